@@ -6,8 +6,13 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
 from tests.tfdata.batches import next_batch
+from tests.tfdata.grammar import built, names
 from tfwatch.core.knobs import Knobs
+from tfwatch.tfdata.live_switch import SwitchablePipeline
+from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
 if TYPE_CHECKING:
     import random
@@ -24,22 +29,16 @@ NEW_EACH_TIME = Knobs("off", "default")
 def made_of(text: str) -> Any:
     """Return the data set of a text in the words of the grammar; one that begins with a dot stands
     over 201 numbers: with batches of two, 100 batches an epoch."""
-    from tests.tfdata.grammar import built, names
-
     return built(f"Dataset.range(201){text}" if text.startswith(".") else text, names(""))
 
 
 def in_python(batch: Any) -> Any:
     """Return a batch as lists."""
-    import tensorflow as tf
-
     return tf.nest.map_structure(lambda part: part.numpy().tolist(), batch)
 
 
 def script_of(data: Any) -> Any:
     """Return the pipeline of a script over a data set, or of its iterator, as it was read."""
-    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
-
     script = ScriptPipeline()
     script.read(iter(data))
     return script
@@ -62,8 +61,6 @@ def rebuilt_epoch(
 
     cache: it begins with the cache on.
     """
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-
     waits = cache or bool(script.why_not_now) or bool(script.why_not)
     got = [in_python(next(iterator)) for _ in range(0 if waits else chooser.randrange(4))]
     pipeline, switches = SwitchablePipeline(script.build), 0

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+
+from tfwatch.tfdata.live_switch import BatchSpec
+from tfwatch.watch.fit.fetch import count_bytes
 
 pytestmark = pytest.mark.tensorflow
 
 
 def test_plain_tensors_get_static_shapes_in_the_graph_and_other_parts_are_unchanged() -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import BatchSpec
-
     spec = {
         "plain": tf.TensorSpec((None, 3)),
         "ragged": tf.RaggedTensorSpec((None, None)),
@@ -37,10 +37,6 @@ def test_plain_tensors_get_static_shapes_in_the_graph_and_other_parts_are_unchan
 
 
 def test_the_size_of_a_batch_is_that_of_its_tensors_and_unknown_for_strings() -> None:
-    import tensorflow as tf
-
-    from tfwatch.watch.fit.fetch import count_bytes
-
     images, labels = tf.zeros((32, 8, 8, 3)), tf.zeros((32,), tf.int64)
     assert (
         count_bytes((images, labels))

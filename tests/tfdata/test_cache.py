@@ -6,12 +6,16 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 import pytest
+import tensorflow as tf
+
+from tfwatch.tfdata.cache import ExampleStore
+from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.tfdata.cache import ExampleStore
 
 pytestmark = pytest.mark.tensorflow
 
@@ -22,10 +26,6 @@ MEGABYTE = 2**20
 def make(
     available: float = 2**30, shape: tuple[int, ...] = SHAPE, count: int = COUNT
 ) -> ExampleStore:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.cache import ExampleStore
-
     specs = [tf.TensorSpec(shape, tf.float32), tf.TensorSpec((), tf.int32)]
     return ExampleStore(count, specs, lambda: available)
 
@@ -37,15 +37,11 @@ def rows(numbers: list[int]) -> tuple[Any, Any]:
 
 def keep(store: ExampleStore, numbers: list[int]) -> list[Any]:
     """Keep the examples of these numbers, and return them as they come out."""
-    import tensorflow as tf
-
     data = tf.data.Dataset.from_tensor_slices((np.array(numbers, np.int64), *rows(numbers)))
     return list(data.map(store.examples().keep).as_numpy_iterator())
 
 
 def read(store: ExampleStore, numbers: list[int]) -> tuple[Any, Any]:
-    import tensorflow as tf
-
     data = tf.data.Dataset.from_tensors(np.array(numbers, np.int64)).map(store.examples().get)
     (batch,) = data.as_numpy_iterator()
     return batch  # type: ignore[no-any-return]
@@ -92,8 +88,6 @@ def test_off_empties_the_cache_and_frees_its_memory() -> None:
 
 
 def test_memory_grows_as_the_cache_fills_and_is_freed_at_once() -> None:
-    import psutil
-
     process, store = psutil.Process(), make(2**40, (MEGABYTE // 4,), 96)
     store.open()
     kept = store.examples()
@@ -107,8 +101,6 @@ def test_memory_grows_as_the_cache_fills_and_is_freed_at_once() -> None:
 
 
 def test_a_cache_that_needs_more_than_half_of_the_free_memory_is_refused() -> None:
-    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
-
     store = make(available=6.2 * 2**30, shape=(10, MEGABYTE), count=100)
     with pytest.raises(
         CannotRebuildError,
@@ -132,10 +124,6 @@ def raises() -> float:
 def test_it_stops_filling_if_memory_is_low_or_unknown(
     at_last: Callable[[], float], why: str
 ) -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.cache import ExampleStore
-
     available, sentences = [lambda: 2.0**40, lambda: 2.0**40, at_last], list[str]()
     spec = [tf.TensorSpec((MEGABYTE,), tf.float32)]
     store = ExampleStore(

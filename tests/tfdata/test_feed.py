@@ -6,6 +6,10 @@ import socket
 from typing import Any
 
 import pytest
+import tensorflow as tf
+
+from tfwatch.tfdata.feed import feed
+from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 
 pytestmark = pytest.mark.tensorflow
 
@@ -15,10 +19,7 @@ def twice(number: Any) -> Any:
 
 
 def test_the_moved_part_gives_each_element_once_in_batches_of_the_script() -> None:
-    import tensorflow as tf
     from tensorflow.data.experimental import service
-
-    from tfwatch.tfdata.feed import feed
 
     dispatcher = service.DispatchServer()
     address = dispatcher.target.partition("://")[2]
@@ -37,11 +38,6 @@ def test_the_moved_part_gives_each_element_once_in_batches_of_the_script() -> No
 
 
 def test_what_the_service_cannot_run_is_refused_with_its_reason() -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.feed import feed
-    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
-
     numbers, factor = tf.data.Dataset.range(5), tf.Variable(2, dtype=tf.int64)
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     refused = {
@@ -59,11 +55,6 @@ def test_what_the_service_cannot_run_is_refused_with_its_reason() -> None:
 
 
 def test_an_address_where_nothing_listens_is_refused_before_tensorflow_waits_for_it() -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.feed import feed
-    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
-
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(CannotRebuildError, match=rf"no tf.data service responds at .*:{port}: "):

@@ -6,13 +6,27 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import keras
 import pytest
+import tensorflow as tf
 
 from tests.runs.folders import FakeClock, make_manifest, read_back
+from tests.tfdata.batches import without_autotune
+from tfwatch import Watch
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
 from tfwatch.runs.writer import RunWriter
+from tfwatch.tfdata.shuffle_fill import (
+    ShuffleFill,
+    find_filled_shuffle,
+    is_fill_with_all,
+    is_shuffle_fill,
+)
+from tfwatch.tfdata.stage_reader import StageReader
+from tfwatch.tfdata.work_ahead import options
+from tfwatch.watch.fit.recorder import Recorder
 from tfwatch.watch.session import Session
+from tfwatch.watch.step_log import StepLog
 
 pytestmark = pytest.mark.tensorflow
 
@@ -49,8 +63,6 @@ def model(*, read_ms: float, out: int, held: int, after_ms: float) -> dict[int, 
 def test_a_first_wait(
     wait_ms: float, read_ms: float, out: int, held: int, after_ms: float, filled: bool
 ) -> None:
-    from tfwatch.tfdata.shuffle_fill import is_shuffle_fill
-
     nodes = model(read_ms=read_ms, out=out, held=held, after_ms=after_ms)
 
     assert is_shuffle_fill(nodes, wait_ms * MS, begun=False) is filled
@@ -65,8 +77,6 @@ def test_a_first_wait(
     ],
 )
 def test_a_wait_in_mid_run(read_ms: float, out: int, held: int, filled: bool) -> None:
-    from tfwatch.tfdata.shuffle_fill import is_shuffle_fill
-
     assert (
         is_shuffle_fill(
             model(read_ms=read_ms, out=out, held=held, after_ms=5000), 105 * MS, begun=True
@@ -87,8 +97,6 @@ def test_a_wait_in_mid_run(read_ms: float, out: int, held: int, filled: bool) ->
 def test_a_buffer_that_took_all_leaves_no_work_in_the_model(
     wait_ms: float, others_ms: float, known: bool, filled: bool
 ) -> None:
-    from tfwatch.tfdata.shuffle_fill import is_fill_with_all, is_shuffle_fill
-
     nodes = model(read_ms=0, out=2, held=50, after_ms=others_ms)
     del nodes[4]
     nodes[3].inputs = []
@@ -102,10 +110,6 @@ def slow(x: Any) -> Any:
 
 
 def test_the_shuffle_and_the_map_that_it_can_come_before_are_named() -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.shuffle_fill import find_filled_shuffle
-
     def shuffled(data: Any, size: int) -> Any:
         return data.shuffle(size, seed=1)
 
@@ -128,11 +132,6 @@ def test_the_shuffle_and_the_map_that_it_can_come_before_are_named() -> None:
 
 
 def test_without_an_iterator_or_a_model_no_wait_is_explained() -> None:
-    import tensorflow as tf
-
-    from tests.tfdata.batches import without_autotune
-    from tfwatch.tfdata.shuffle_fill import ShuffleFill
-
     batches = tf.data.Dataset.range(10).shuffle(5, seed=1)
 
     assert not ShuffleFill(None).is_cause_of(1e9)
@@ -149,8 +148,6 @@ class Played:
     elements."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import tensorflow as tf
-
         self.clock = FakeClock()
         self.writer = RunWriter(None, make_manifest(), self.clock.clock)
         real = tf.data.experimental.get_model_proto
@@ -166,8 +163,6 @@ class Played:
         monkeypatch.setattr(tf.data.experimental, "get_model_proto", read_model)
 
     def slow(self, x: Any, y: Any) -> Any:
-        import tensorflow as tf
-
         def pass_time(_: Any) -> None:
             self.clock.at_s += SLOW_S
 
@@ -213,15 +208,6 @@ def test_in_a_fit(
     steps_per_execution: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import keras
-    import tensorflow as tf
-
-    from tfwatch import Watch
-    from tfwatch.tfdata.stage_reader import StageReader
-    from tfwatch.tfdata.work_ahead import options
-    from tfwatch.watch.fit.recorder import Recorder
-    from tfwatch.watch.step_log import StepLog
-
     played = Played(monkeypatch)
     pairs = tf.data.Dataset.from_tensors((tf.ones(4), tf.ones(1))).repeat(40)
     batches = getattr(played, pipeline)(pairs).with_options(options(Knobs()))

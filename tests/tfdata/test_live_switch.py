@@ -5,43 +5,57 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from tests.runs.processes import wait_until
 from tests.tfdata.batches import next_batch
 from tfwatch.core.knobs import Knobs
+from tfwatch.tfdata import live_switch, work_ahead
+from tfwatch.tfdata.live_switch import SwitchablePipeline
+from tfwatch.tfdata.stage_names import kind_of, nodes_of
+from tfwatch.tfdata.work_ahead import count_of, in_pinned_memory, options, prefetch_only
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 
 SETTINGS: list[str] = ["off", "default", "auto", "1", "3", "16"]
 
 
-@pytest.fixture(autouse=True)
-def _close_pipelines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Close the pipelines: deleting an iterator takes up to a minute, and the end of a test would
-    wait for each."""
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
+def build(batches: Any, knobs: Knobs) -> Any:
+    mapped = batches.map(lambda x: x * 2, num_parallel_calls=count_of(knobs.workers))
+    size = count_of(knobs.prefetch)
+    return (mapped if size is None else mapped.prefetch(size)).with_options(options(knobs))
 
-    pipelines, init = list[SwitchablePipeline](), SwitchablePipeline.__init__
 
-    def noted(pipeline: SwitchablePipeline, *args: Any) -> None:
-        pipelines.append(pipeline)
-        init(pipeline, *args)
+@pytest.fixture
+def start() -> Iterator[Callable[..., Any]]:
+    """Return a function that starts a pipeline over so many numbers, or another one over those.
 
-    monkeypatch.setattr(SwitchablePipeline, "__init__", noted)
-    yield
+    All are closed: deleting an iterator takes up to a minute, and the end of a test would wait.
+    """
+    pipelines: list[Any] = []
+
+    def started(knobs: Knobs, count: int = 100, make: Any = build, *state: Any) -> Any:
+        pipelines.append(SwitchablePipeline(make, *state))
+        pipelines[-1].start(iter(tf.data.Dataset.range(count)), knobs)
+        return pipelines[-1]
+
+    yield started
     for pipeline in pipelines:
         pipeline.close()
 
 
-def build(batches: Any, knobs: Knobs) -> Any:
-    from tfwatch.tfdata.work_ahead import count_of, options
-
-    mapped = batches.map(lambda x: x * 2, num_parallel_calls=count_of(knobs.workers))
-    size = count_of(knobs.prefetch)
-    return (mapped if size is None else mapped.prefetch(size)).with_options(options(knobs))
+def switched_to(pipeline: Any, knobs: Knobs) -> list[int]:
+    """Switch, and return the batches until the switch takes effect."""
+    got: list[int] = []
+    pipeline.switch(knobs)
+    while pipeline.is_switching:
+        got.append(int(next_batch(pipeline)[0]))
+    return got
 
 
 def read(pipeline: Any, switch_at: dict[int, Knobs]) -> list[int]:
@@ -56,45 +70,32 @@ def read(pipeline: Any, switch_at: dict[int, Knobs]) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_random_switches_lose_nothing_and_repeat_nothing(seed: int) -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-
+def test_random_switches_lose_nothing_and_repeat_nothing(
+    seed: int, start: Callable[..., Any]
+) -> None:
     rng = random.Random(seed)
     knobs = [Knobs(rng.choice(SETTINGS), rng.choice(SETTINGS)) for _ in range(12)]
-    pipeline = SwitchablePipeline(build)
-    pipeline.start(iter(tf.data.Dataset.range(100)), knobs[0])
+    pipeline = start(knobs[0])
     assert read(pipeline, {rng.randrange(101): k for k in knobs[1:]}) == list(range(0, 200, 2))
 
 
 @pytest.mark.parametrize(
     "at", [0, 99, 100], ids=["before the first", "before the last", "after the last"]
 )
-def test_a_switch_at_the_edge_of_an_epoch(at: int) -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-
-    pipeline = SwitchablePipeline(build)
-    pipeline.start(iter(tf.data.Dataset.range(100)), Knobs("4"))
+def test_a_switch_at_the_edge_of_an_epoch(at: int, start: Callable[..., Any]) -> None:
+    pipeline = start(Knobs("4"))
     assert read(pipeline, {at: Knobs("off")}) == list(range(0, 200, 2))
     pipeline.start(iter(tf.data.Dataset.range(5)), Knobs("off"))
     assert read(pipeline, {}) == [0, 2, 4, 6, 8]
 
 
 @pytest.mark.parametrize("prefetch", ["off", "default", "2"])
-def test_batches_in_pinned_memory_are_the_same_and_come_in_order(prefetch: str) -> None:
-    import numpy as np
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-    from tfwatch.tfdata.stage_names import kind_of, nodes_of
-    from tfwatch.tfdata.work_ahead import in_pinned_memory, prefetch_only
-
+def test_batches_in_pinned_memory_are_the_same_and_come_in_order(
+    prefetch: str, start: Callable[..., Any]
+) -> None:
     rows = {"x": np.arange(46, dtype=np.float32).reshape(23, 2), "name": [b"a"] * 23}
     data = tf.data.Dataset.from_tensor_slices((rows, np.arange(23) % 2 == 0)).batch(4)
-    pipeline, pinned = SwitchablePipeline(prefetch_only), Knobs(prefetch, pinned="on")
+    pipeline, pinned = start(Knobs(prefetch), 1, prefetch_only), Knobs(prefetch, pinned="on")
     pipeline.start(iter(data), Knobs(prefetch))
     got = []
     for at in range(6):
@@ -110,18 +111,13 @@ def test_batches_in_pinned_memory_are_the_same_and_come_in_order(prefetch: str) 
     assert [kind_of(stage) for stage in stages][:2] == ["Map", "MapAndBatch"]
 
 
-def test_a_pipeline_that_cannot_be_built_changes_nothing() -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-
+def test_a_pipeline_that_cannot_be_built_changes_nothing(start: Callable[..., Any]) -> None:
     def picky(batches: Any, knobs: Knobs) -> Any:
         if knobs.prefetch == "16":
             raise ValueError("no")
         return batches
 
-    pipeline = SwitchablePipeline(picky)
-    pipeline.start(iter(tf.data.Dataset.range(4)), Knobs())
+    pipeline = start(Knobs(), 4, picky)
     assert int(next_batch(pipeline)[0]) == 0
     with pytest.raises(ValueError, match="no"):
         pipeline.switch(Knobs("16"))
@@ -145,15 +141,10 @@ RESTARTS = [Knobs(), Knobs("4"), Knobs("off", "64"), Knobs("auto", "2"), Knobs("
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_setting_that_returns_restarts_its_pipeline_and_no_batch_is_lost(
-    seed: int, made: list[int]
+    seed: int, made: list[int], start: Callable[..., Any]
 ) -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-
-    rng, pipeline = random.Random(seed), SwitchablePipeline(build)
+    rng, pipeline = random.Random(seed), start(RESTARTS[0], 1000)
     for epoch in (1, 2):
-        pipeline.start(iter(tf.data.Dataset.range(1000)), RESTARTS[0])
         got, switches = read_and_switch(pipeline, rng)
         assert got == list(range(0, 2000, 2))
         assert switches > 20
@@ -161,26 +152,20 @@ def test_a_setting_that_returns_restarts_its_pipeline_and_no_batch_is_lost(
             next_batch(pipeline)
         # After the end of a restarted pipeline another one is built, which confirms the end.
         assert len(made) <= epoch * (len(RESTARTS) + 1)
+        pipeline.start(iter(tf.data.Dataset.range(1000)), RESTARTS[0])
 
 
 @pytest.mark.parametrize("knobs", RESTARTS, ids=str)
-def test_an_ended_pipeline_takes_no_element_until_it_restarts(knobs: Knobs) -> None:
+def test_an_ended_pipeline_takes_no_element_until_it_restarts(
+    knobs: Knobs, start: Callable[..., Any]
+) -> None:
     """A parallel map asks for as many elements as it has workers although its input has ended."""
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-
-    pipeline = SwitchablePipeline(build)
-    pipeline.start(iter(tf.data.Dataset.range(100)), knobs)
+    pipeline = start(knobs)
     got = [int(next_batch(pipeline)[0])]
     ended: Any = pipeline.iterator
-    pipeline.switch(Knobs("3"))
-    while pipeline.is_switching:
-        got.append(int(next_batch(pipeline)[0]))
+    got += switched_to(pipeline, Knobs("3"))
     got += [int(next_batch(pipeline)[0]) for _ in range(20)]
-    pipeline.switch(knobs)
-    while pipeline.is_switching:
-        got.append(int(next_batch(pipeline)[0]))
+    got += switched_to(pipeline, knobs)
     assert pipeline.iterator is ended
     assert got + read(pipeline, {}) == list(range(0, 200, 2))
 
@@ -188,13 +173,10 @@ def test_an_ended_pipeline_takes_no_element_until_it_restarts(knobs: Knobs) -> N
 @pytest.mark.parametrize(
     "knobs", [Knobs("default"), Knobs("4", "auto"), Knobs("4", "default")], ids=str
 )
-def test_a_pipeline_that_cannot_restart_is_built_again(knobs: Knobs, made: list[int]) -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-
-    pipeline = SwitchablePipeline(build)
-    pipeline.start(iter(tf.data.Dataset.range(100)), Knobs())
+def test_a_pipeline_that_cannot_restart_is_built_again(
+    knobs: Knobs, made: list[int], start: Callable[..., Any]
+) -> None:
+    pipeline = start(Knobs())
     assert read(pipeline, {10: knobs, 30: Knobs(), 50: knobs, 70: Knobs()}) == list(
         range(0, 200, 2)
     )
@@ -202,45 +184,33 @@ def test_a_pipeline_that_cannot_restart_is_built_again(knobs: Knobs, made: list[
 
 
 def test_a_restarted_pipeline_that_ends_at_once_does_not_cut_the_data_off(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, start: Callable[..., Any]
 ) -> None:
     """As with a prefetch that TensorFlow adds at its end."""
-    import tensorflow as tf
-
-    from tfwatch.tfdata import live_switch
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-
     monkeypatch.setattr(live_switch, "_can_restart", lambda *_: True)
-    pipeline = SwitchablePipeline(build)
-    pipeline.start(iter(tf.data.Dataset.range(100)), Knobs("default"))
+    pipeline = start(Knobs("default"))
     switches = {n: Knobs("default" if n % 20 else "off") for n in range(10, 90, 10)}
     assert read(pipeline, switches) == list(range(0, 200, 2))
 
 
-def test_a_pipeline_with_a_warm_start_takes_nothing_before_its_switch() -> None:
+def test_a_pipeline_with_a_warm_start_takes_nothing_before_its_switch(
+    start: Callable[..., Any],
+) -> None:
     """Otherwise it takes elements of the running pipeline, or finds the gate closed and ends at
     once."""
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
 
     def warm(batches: Any, knobs: Knobs) -> Any:
         asked = tf.data.Options()
         asked.experimental_warm_start = True
         return build(batches.with_options(asked), knobs)
 
-    pipeline = SwitchablePipeline(warm)
-    pipeline.start(iter(tf.data.Dataset.range(40)), Knobs("4"))
+    pipeline = start(Knobs("4"), 40, warm)
     assert read(pipeline, {n: Knobs("4") for n in (3, 9, 20)}) == list(range(0, 80, 2))
 
 
 @pytest.mark.parametrize("prefetch", SETTINGS)
 def test_over_a_users_pipeline_only_the_requested_prefetch_works_ahead(prefetch: str) -> None:
     """Otherwise the batches that it holds are lost when prefetch is turned off."""
-    import tensorflow as tf
-
-    from tfwatch.tfdata.work_ahead import prefetch_only
-
     chosen = (
         prefetch_only(tf.data.Dataset.range(4), Knobs(prefetch, "default"))
         .options()
@@ -253,11 +223,9 @@ def test_over_a_users_pipeline_only_the_requested_prefetch_works_ahead(prefetch:
     )
 
 
-def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state() -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-
+def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state(
+    start: Callable[..., Any],
+) -> None:
     traced: list[Knobs] = []
     state = ["empty"]
 
@@ -265,24 +233,17 @@ def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state() -> None
         traced.append(knobs)
         return build(batches, knobs)
 
-    def go_on(knobs: Knobs) -> None:
-        pipeline.switch(knobs)
-        while pipeline.is_switching:
-            got.append(int(next_batch(pipeline)[0]))
-
-    got: list[int] = []
-    pipeline = SwitchablePipeline(counted, lambda: state[0])
-    pipeline.start(iter(tf.data.Dataset.range(100)), Knobs("2"))
+    pipeline, got = start(Knobs("2"), 100, counted, lambda: state[0]), list[int]()
     for knobs in (Knobs(), Knobs("2"), Knobs(), Knobs("2")):
-        go_on(knobs)
+        got += switched_to(pipeline, knobs)
     assert traced == [Knobs("2"), Knobs()]
     state[0] = "full"
-    go_on(Knobs())
+    got += switched_to(pipeline, Knobs())
     assert traced == [Knobs("2"), Knobs(), Knobs()]
     assert got == list(range(0, 2 * len(got), 2))
     for n in range(9):  # the oldest is forgotten
-        go_on(Knobs(str(n + 3)))
-    go_on(Knobs())
+        got += switched_to(pipeline, Knobs(str(n + 3)))
+    got += switched_to(pipeline, Knobs())
     assert traced.count(Knobs()) == 3
     pipeline.start(iter(tf.data.Dataset.range(100)), Knobs())
     assert traced.count(Knobs()) == 4
@@ -301,8 +262,6 @@ def test_a_map_and_its_batch_stay_one_stage_unless_nothing_may_work_ahead(
     knobs: Knobs, fuses: bool
 ) -> None:
     """The one stage writes its batches into memory that a GPU reads directly."""
-    from tfwatch.tfdata import work_ahead
-
     chosen = work_ahead.options(knobs).experimental_optimization
     assert chosen.map_and_batch_fusion is fuses
 
@@ -310,9 +269,6 @@ def test_a_map_and_its_batch_stay_one_stage_unless_nothing_may_work_ahead(
 def test_the_first_prefetch_to_a_device_is_built_in_a_thread_that_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tests.runs.processes import wait_until
-    from tfwatch.tfdata import work_ahead
-
     built: list[Knobs] = []
     real = work_ahead.on_device
 

@@ -6,9 +6,12 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import tensorflow as tf
 
 from tests.tfdata.rebuilt_epochs import in_python, made_of, rebuilt_epoch, script_of
 from tfwatch.core.knobs import Knobs
+from tfwatch.tfdata.pipeline_tree import CannotRebuildError
+from tfwatch.tfdata.stage_names import find_code_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,10 +49,6 @@ def more(x: Any) -> Any:
 
 
 def test_a_full_cache_takes_the_place_of_all_below_it() -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.stage_names import find_code_stages
-
     data = tf.data.Dataset.range(9).map(more).shuffle(9, seed=1).batch(2)
     script, knobs = script_of(data), Knobs(cache="on")
     labels = []
@@ -69,8 +68,6 @@ _DRAWS = "map(draw) draws random numbers: a cache would give those of one epoch 
 
 
 def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
-    import tensorflow as tf
-
     variable = tf.Variable(2, dtype=tf.int64)
 
     def draw(x: Any) -> Any:
@@ -131,8 +128,6 @@ def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
 
 
 def test_a_pipeline_without_a_cache_has_the_reason() -> None:
-    import tensorflow as tf
-
     for name, (make, reason) in _refused().items():
         script = script_of(make(tf.data.Dataset.range(8)))
         assert (name, script.why_no_cache) == (name, reason)
@@ -142,8 +137,6 @@ def test_a_pipeline_without_a_cache_has_the_reason() -> None:
 def test_a_cache_without_room_is_refused_and_an_open_one_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
-
     script = script_of(made_of(".map(triple).batch(2)"))
     assert script.store.bytes_needed == 201 * 8
     script.source(None, 0, Knobs(cache="on"))

@@ -6,10 +6,14 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+import keras
 import pytest
+import tensorflow as tf
 
 from tests.tfdata.rebuilt_epochs import in_python, made_of, rebuilt_epoch, script_of
 from tfwatch.core.knobs import Knobs
+from tfwatch.tfdata import pipeline_tree
+from tfwatch.tfdata.stage_names import kind_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,8 +110,6 @@ def test_random_switches_change_no_element_and_no_order(name: str) -> None:
 
 
 def test_a_split_by_a_fixed_shuffle_without_a_seed_stays_the_same() -> None:
-    import tensorflow as tf
-
     shuffled = tf.data.Dataset.range(200).shuffle(200, reshuffle_each_iteration=False)
     data = shuffled.map(lambda x: x * 3).skip(100).batch(2)
     bare, script = [in_python(batch) for batch in data], script_of(data)
@@ -121,15 +123,10 @@ def _map(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _variable() -> Any:
-    import tensorflow as tf
-
     return tf.Variable(0, dtype=tf.int64)
 
 
 def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
-    import keras
-    import tensorflow as tf
-
     variable, flip = _variable(), keras.layers.RandomFlip()
 
     def crop(x: Any) -> Any:
@@ -190,16 +187,12 @@ def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
 
 
 def test_a_pipeline_that_would_change_is_refused_with_the_reason() -> None:
-    import tensorflow as tf
-
     for name, (make, reason) in _refused().items():
         script = script_of(make(tf.data.Dataset.range(8)))
         assert (name, script.why_not) == (name, reason)
 
 
 def _drawn_anew() -> dict[str, Any]:
-    import tensorflow as tf
-
     numbers, make = tf.data.Dataset.range(8), tf.data.Dataset
     experimental = tf.data.experimental
     return {
@@ -236,8 +229,6 @@ def test_a_draw_that_is_the_same_in_each_iterator_can_be_switched(text: str) -> 
 
 
 def test_workers_set_the_parallel_calls_of_each_map() -> None:
-    from tfwatch.tfdata.stage_names import kind_of, nodes_of
-
     data, knobs = made_of(AT_ONCE["two parallel maps"]), Knobs("default", "7")
     script = script_of(data)
     source = script.source(iter(data), 0, knobs)
@@ -254,10 +245,6 @@ def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it
 def test_a_tensorflow_without_a_private_name_leaves_the_pipeline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata import pipeline_tree
-
     monkeypatch.setattr(pipeline_tree, "function_of", lambda _: None)
     script = script_of(tf.data.Dataset.range(8).map(abs).batch(2))
     assert script.why_not.startswith("map(abs) cannot be read with this TensorFlow")

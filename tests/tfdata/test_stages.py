@@ -7,11 +7,15 @@ import math
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from keras.src.trainers.data_adapters import get_data_adapter
 
 from tests.runs.folders import FakeClock, read_back, write_run
 from tests.runs.processes import wait_until
+from tests.tfdata.batches import without_autotune
 from tests.whole import events_of, only
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.knobs import Knobs
@@ -21,9 +25,10 @@ from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.tfdata.stage_names import find_code_stages
 from tfwatch.tfdata.stage_reader import STALL_NS, StageReader
+from tfwatch.tfdata.work_ahead import CopyStamps, options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.runs.writer import RunWriter
@@ -78,10 +83,6 @@ def read_after(held: Held, reader: StageReader, batches: int) -> None:
 
 
 def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.work_ahead import options
-
     source = iter(
         tf.data.Dataset.range(100_000)
         .shuffle(100, seed=1)
@@ -125,10 +126,6 @@ def copied_ahead(
     source: Any, knobs: Knobs, monkeypatch: pytest.MonkeyPatch, *, decodes: bool = False
 ) -> Any:
     """The batches of a source with a prefetch to the device, for which the CPU stands."""
-    import tensorflow as tf
-
-    from tfwatch.tfdata.work_ahead import CopyStamps
-
     monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
     gate = live_switch._gated(source, tf.Variable(True))
     over = gate.map(decode, num_parallel_calls=2) if decodes else gate
@@ -143,8 +140,6 @@ def copied_ahead(
 def test_behind_a_prefetch_to_the_device_the_stages_are_those_of_the_source(
     prefetch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import tensorflow as tf
-
     source = iter(tf.data.Dataset.range(100_000).map(decode).batch(8))
     knobs = Knobs(prefetch=prefetch, device_prefetch="2")
     held, writer, reader, _ = begin(copied_ahead(source, knobs, monkeypatch), source)
@@ -157,8 +152,6 @@ def test_behind_a_prefetch_to_the_device_the_stages_are_those_of_the_source(
 def test_a_map_between_the_source_and_a_prefetch_to_the_device_has_no_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import tensorflow as tf
-
     source = iter(tf.data.Dataset.range(100_000).batch(8))
     batches = copied_ahead(source, Knobs(device_prefetch="2"), monkeypatch, decodes=True)
     held, writer, reader, _ = begin(batches, source)
@@ -168,8 +161,6 @@ def test_a_map_between_the_source_and_a_prefetch_to_the_device_has_no_model(
 
 
 def test_a_stage_is_charged_with_its_own_work() -> None:
-    import tensorflow as tf
-
     def work(x: Any) -> Any:
         sum(range(200_000))
         return x
@@ -193,8 +184,6 @@ def test_a_stage_is_charged_with_its_own_work() -> None:
 
 
 def test_a_new_epochs_iterator_keeps_the_known_names() -> None:
-    import tensorflow as tf
-
     batches = tf.data.Dataset.range(100_000).map(decode).batch(4)
     held, writer, reader, _ = begin(iter(batches))
     read_after(held, reader, 30)
@@ -213,8 +202,6 @@ def test_a_new_epochs_iterator_keeps_the_known_names() -> None:
 def test_the_stages_are_read_again_soon_after_an_epochs_first_reading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import tensorflow as tf
-
     batches = tf.data.Dataset.range(1000).map(decode)
     held, _, reader, _ = begin(iter(batches))
     waits: list[float] = []
@@ -235,8 +222,6 @@ def test_the_stages_are_read_again_soon_after_an_epochs_first_reading(
 
 
 def test_epochs_that_end_before_the_next_reading_are_reported_as_the_reason() -> None:
-    import tensorflow as tf
-
     batches = tf.data.Dataset.range(8).map(decode)
     held, writer, reader, _ = begin(iter(batches))
     for epoch in range(3):
@@ -251,9 +236,6 @@ def test_epochs_that_end_before_the_next_reading_are_reported_as_the_reason() ->
 
 
 def test_the_argument_of_fit_marks_the_stage_that_keras_made_of_it() -> None:
-    import keras
-    from keras.src.trainers.data_adapters import get_data_adapter
-
     x, y = np.ones((64, 2)), np.ones((64, 1))
 
     class Data(keras.utils.PyDataset):
@@ -279,22 +261,19 @@ def test_the_argument_of_fit_marks_the_stage_that_keras_made_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("iterator", "reason"),
+    ("make", "reason"),
     [
-        pytest.param("without_autotune", "not autotuned", id="without autotune"),
-        pytest.param("generator", "do not come from a tf.data iterator", id="a generator"),
+        (lambda: iter(tf.data.Dataset.range(9).with_options(without_autotune())), "not autotuned"),
+        (rows, "do not come from a tf.data iterator"),
     ],
 )
-def test_a_pipeline_that_cannot_be_read_is_reported_once(iterator: str, reason: str) -> None:
-    import tensorflow as tf
-
-    from tests.tfdata.batches import without_autotune
-
-    _held, writer, reader, _ = begin(
-        iter(tf.data.Dataset.range(9).with_options(without_autotune()))
-        if iterator == "without_autotune"
-        else rows()
-    )
+def test_a_pipeline_that_cannot_be_read_is_reported_once_and_no_model_is_asked_for(
+    make: Callable[[], Any], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorFlow logs a warning each time, once a second into the user's log."""
+    asked: list[Any] = []
+    monkeypatch.setattr(tf.data.experimental, "get_model_proto", asked.append)
+    _held, writer, reader, _ = begin(make())
     reader.read()
     reader.read()
 
@@ -303,19 +282,6 @@ def test_a_pipeline_that_cannot_be_read_is_reported_once(iterator: str, reason: 
     assert missing.sensor == "pipeline"
     assert reason in missing.reason
     assert len(recorded(writer).stages) == 0
-
-
-def test_tensorflow_is_not_asked_for_a_model_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It logs a warning each time, once a second into the user's log."""
-    import tensorflow as tf
-
-    from tests.tfdata.batches import without_autotune
-
-    asked: list[Any] = []
-    monkeypatch.setattr(tf.data.experimental, "get_model_proto", asked.append)
-    _held, _, reader, _ = begin(iter(tf.data.Dataset.range(9).with_options(without_autotune())))
-    reader.read()
-
     assert not asked
 
 
@@ -335,8 +301,6 @@ def test_an_error_that_ends_the_thread_is_reported(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_reader_keeps_neither_an_iterator_nor_its_owner_alive() -> None:
-    import tensorflow as tf
-
     held, _, reader, _ = begin(iter(tf.data.Dataset.range(1000).map(decode)))
     read_after(held, reader, 5)
     iterator, holder = weakref.ref(held.batches), weakref.ref(held)
@@ -352,10 +316,6 @@ def test_the_reader_keeps_neither_an_iterator_nor_its_owner_alive() -> None:
 
 
 def test_a_stall_is_reported_once_with_the_stage_that_is_stuck() -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.work_ahead import options
-
     held, writer, reader, clock = begin(
         iter(tf.data.Dataset.range(100_000).map(decode).batch(4).with_options(options(Knobs())))
     )

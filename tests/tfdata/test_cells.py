@@ -6,10 +6,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import tensorflow
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from tfwatch.core.script_code import edited_lines
+from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
+from tfwatch.watch.script.patches import patch_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,10 +41,6 @@ def shell(tmp_path: Path) -> Iterator[InteractiveShell]:
 def run_cells(shell: Any) -> Iterator[Callable[..., str]]:
     """Return a function that runs cells, and returns the lines of code for parallel calls of the
     maps of `data`."""
-    import tensorflow
-
-    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
-    from tfwatch.watch.script.patches import patch_stages
 
     def run(*cells: str) -> str:
         for cell in cells:

@@ -9,10 +9,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import tensorflow
 
 from tests.tfdata.pasted_lines import pasted
 from tfwatch.core.script_code import CodeEdit, edited_lines
 from tfwatch.tfdata.code_edits import names_in_fit
+from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
+from tfwatch.watch.script.patches import patch_stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,10 +32,6 @@ BOTH = {"workers": "auto", "prefetch": "4"}
 @pytest.fixture(autouse=True)
 def _noted() -> Iterator[None]:
     """Note the calls as under `tfwatch run`."""
-    import tensorflow
-
-    from tfwatch.watch.script.patches import patch_stages
-
     patches = patch_stages(tensorflow)
     yield
     patches.close()
@@ -47,8 +46,6 @@ def run(path: Path, source: str) -> Any:
 
 
 def edits_of(data: Any) -> tuple[CodeEdit, ...]:
-    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
-
     script = ScriptPipeline()
     script.read(iter(data))
     linecache.clearcache()

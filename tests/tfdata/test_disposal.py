@@ -11,12 +11,15 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 import pytest
+import tensorflow as tf
 
 from tests.runs.processes import wait_until
 from tests.tfdata.batches import next_batch
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata import disposal
 from tfwatch.tfdata.disposal import CollectionPasses
+from tfwatch.tfdata.live_switch import SwitchablePipeline
+from tfwatch.tfdata.work_ahead import prefetch_only
 
 
 def test_a_collection_in_the_waiting_thread_causes_no_deadlock() -> None:
@@ -34,11 +37,6 @@ def test_a_collection_in_the_waiting_thread_causes_no_deadlock() -> None:
 
 @pytest.mark.tensorflow
 def test_a_source_is_deleted_in_the_disposal_thread_after_its_pipelines_are_collected() -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-    from tfwatch.tfdata.work_ahead import prefetch_only
-
     gone_in = SimpleQueue[str]()
 
     def note(_: object) -> None:
@@ -64,11 +62,6 @@ def test_a_source_is_deleted_in_the_disposal_thread_after_its_pipelines_are_coll
 
 @pytest.mark.tensorflow
 def test_an_evicted_pipeline_is_deleted_in_the_disposal_thread() -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-    from tfwatch.tfdata.work_ahead import prefetch_only
-
     gone_in = SimpleQueue[str]()
     feed = SwitchablePipeline(prefetch_only)
     feed.start(iter(tf.data.Dataset.range(100)), Knobs("1"))
@@ -84,11 +77,6 @@ def test_an_evicted_pipeline_is_deleted_in_the_disposal_thread() -> None:
 
 
 def close_some(count: int) -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-    from tfwatch.tfdata.work_ahead import prefetch_only
-
     for _ in range(count):
         feed = SwitchablePipeline(prefetch_only)
         feed.start(iter(tf.data.Dataset.range(10)), Knobs("2"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.tfdata.grammar import Trial, difference, draw, fitted, trained
 from tfwatch.core.knobs import Refusal
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
@@ -60,8 +61,6 @@ KEPT_FITS = {
 
 @pytest.mark.parametrize("first", range(0, len(SEEDS), CHUNK))
 def test_no_switch_changes_an_element(first: int) -> None:
-    from tests.tfdata.grammar import difference, draw, fitted, trained
-
     switched: set[str] = set()
     for seed in SEEDS[first : first + CHUNK]:
         trial = draw(seed)
@@ -74,8 +73,6 @@ def test_no_switch_changes_an_element(first: int) -> None:
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.parametrize("fused", [1, 3])
 def test_a_pipeline_that_differed_is_equal(name: str, fused: int) -> None:
-    from tests.tfdata.grammar import Trial, difference
-
     text, switches = KEPT[name]
     trial = Trial(0, text, 0, fused, remade=False, seeded=True, switches=switches)
     why, outcome = difference(trial)
@@ -86,8 +83,6 @@ def test_a_pipeline_that_differed_is_equal(name: str, fused: int) -> None:
 @pytest.mark.parametrize("name", KEPT_FITS)
 @pytest.mark.parametrize("fused", [1, 3])
 def test_a_fit_that_differed_is_equal(name: str, fused: int) -> None:
-    from tests.tfdata.grammar import Trial, difference, fitted
-
     text, steps, remade = KEPT_FITS[name]
     switches = {1: [("prefetch", "4")], 3: [("prefetch", "4")]}
     trial = Trial(0, text, steps, fused, remade, seeded=True, switches=switches)

@@ -67,9 +67,8 @@ class FakeSource(GpuSource):
 class Machine:
     """A sensor whose source is read at the test's command."""
 
-    def __init__(self, writer: RunWriter, clock: FakeClock, source: GpuSource) -> None:
-        self.clock = clock
-        self.writer = writer
+    def __init__(self, writer: RunWriter, clock: FakeClock, source: FakeSource) -> None:
+        self.clock, self.writer, self.source = clock, writer, source
         self.sensor = GpuSensor(source, writer, clock.clock)
         self._seen = 0
 
@@ -88,17 +87,19 @@ class Machine:
         return [decode(line) for line in new]
 
 
+@pytest.fixture
+def machine(writer: RunWriter, clock: FakeClock) -> Machine:
+    return Machine(writer, clock, FakeSource())
+
+
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def test_a_sample_is_the_mean_of_the_readings_since_the_last(
-    writer: RunWriter, clock: FakeClock
-) -> None:
-    source = FakeSource(reading=[card(busy=0.2, freq_mhz=1000, process_busy=0.1)])
-    machine = Machine(writer, clock, source)
+def test_a_sample_is_the_mean_of_the_readings_since_the_last(machine: Machine) -> None:
+    machine.source.reading = [card(busy=0.2, freq_mhz=1000, process_busy=0.1)]
     machine.sensor.read_once()
-    clock.at_s += 0.25
-    source.reading = [card(busy=0.6, freq_mhz=2000)]
+    machine.clock.at_s += 0.25
+    machine.source.reading = [card(busy=0.6, freq_mhz=2000)]
 
     assert machine.sample() == pytest.approx(
         {"gpu_busy": 0.4, "gpu_freq_mhz": 1500, "gpu_process_busy": 0.1}
@@ -108,34 +109,29 @@ def test_a_sample_is_the_mean_of_the_readings_since_the_last(
     ]
 
 
-def test_a_late_reading_is_shown_until_it_is_stale(writer: RunWriter, clock: FakeClock) -> None:
-    machine = Machine(writer, clock, FakeSource())
+def test_a_late_reading_is_shown_until_it_is_stale(machine: Machine) -> None:
     machine.sensor.interval_s = 1.0
     machine.sensor.read_once()
     machine.sensor.interval_s = 1.0
     machine.read()
     seen = []
     for _ in range(5):
-        clock.at_s += 0.5
+        machine.clock.at_s += 0.5
         seen.append(machine.read().get("gpu_busy"))
 
     assert seen == [0.5, 0.5, 0.5, 0.5, None]
 
 
-def test_each_gpu_of_a_strategy_has_a_row_a_second_and_a_name(
-    writer: RunWriter, clock: FakeClock
-) -> None:
-    writer.strategy_gpus = {"GPU:0": "first", "GPU:1": "second"}
-    source = FakeSource()
-    machine = Machine(writer, clock, source)
+def test_each_gpu_of_a_strategy_has_a_row_a_second_and_a_name(machine: Machine) -> None:
+    machine.writer.strategy_gpus = {"GPU:0": "first", "GPU:1": "second"}
     for n in range(5):
-        source.reading = [card("A", busy=0.9), card("", busy=0.1 * n)]
+        machine.source.reading = [card("A", busy=0.9), card("", busy=0.1 * n)]
         machine.sample()
-        clock.at_s += 0.5
+        machine.clock.at_s += 0.5
 
-    writer.flush()
-    rows = np.frombuffer(written(writer, GPUS), GPU)
-    assert source.followed == ("first", "second")
+    machine.writer.flush()
+    rows = np.frombuffer(written(machine.writer, GPUS), GPU)
+    assert machine.source.followed == ("first", "second")
     assert rows["gpu"].tolist() == [0, 1] * 3
     assert rows["busy"][1::2] == pytest.approx([0.0, 0.15, 0.35])
     assert np.isnan(rows["memory_bytes"]).all()
@@ -146,10 +142,8 @@ def test_each_gpu_of_a_strategy_has_a_row_a_second_and_a_name(
     assert [event.sensor for event in events if isinstance(event, SensorMissing)] == ["GPU:1"]
 
 
-def test_another_source_of_the_same_gpu_is_an_event(writer: RunWriter, clock: FakeClock) -> None:
-    source = FakeSource(name="ioreg")
-    machine = Machine(writer, clock, source)
-    for source.name in ("ioreg", "powermetrics", "powermetrics", "ioreg"):
+def test_another_source_of_the_same_gpu_is_an_event(machine: Machine) -> None:
+    for machine.source.name in ("ioreg", "powermetrics", "powermetrics", "ioreg"):
         machine.sample()
     found = [event.source for event in machine.new_events() if isinstance(event, GpuFound)]
 
@@ -159,10 +153,8 @@ def test_another_source_of_the_same_gpu_is_an_event(writer: RunWriter, clock: Fa
 # -- events ----------------------------------------------------------------------------------------
 
 
-def test_an_unavailable_source_is_tried_and_reported_once(
-    writer: RunWriter, clock: FakeClock
-) -> None:
-    machine = Machine(writer, clock, FakeSource(missing=REFUSED))
+def test_an_unavailable_source_is_tried_and_reported_once(machine: Machine) -> None:
+    machine.source.missing = REFUSED
 
     assert machine.read() == {}
     assert machine.new_events() == []
@@ -171,17 +163,14 @@ def test_an_unavailable_source_is_tried_and_reported_once(
     assert machine.new_events() == [SensorMissing(10**9, "GPU", REFUSED.reason, REFUSED.fix)]
 
 
-def test_missing_figures_are_reported_by_reason_until_they_come_back(
-    writer: RunWriter, clock: FakeClock
-) -> None:
+def test_missing_figures_are_reported_by_reason_until_they_come_back(machine: Machine) -> None:
     old = Unavailable("the driver refuses it", "a newer driver")
     gaps = {"gpu_power_w": old, "gpu_freq_mhz": old, "gpu_memory_bytes": REFUSED}
-    source = FakeSource(no_figures=gaps)
-    machine = Machine(writer, clock, source)
+    machine.source.no_figures = gaps
     for _ in range(3):
         machine.sample()
-    source.no_figures = {"gpu_memory_bytes": REFUSED}
-    for clock.at_s in (2.0, 11.0, 12.0):
+    machine.source.no_figures = {"gpu_memory_bytes": REFUSED}
+    for machine.clock.at_s in (2.0, 11.0, 12.0):
         machine.sample()
 
     assert machine.new_events()[1:] == [
@@ -191,14 +180,12 @@ def test_missing_figures_are_reported_by_reason_until_they_come_back(
     ]
 
 
-def test_a_failed_source_is_reported_and_tried_again(writer: RunWriter, clock: FakeClock) -> None:
-    source = FakeSource()
-    machine = Machine(writer, clock, source)
+def test_a_failed_source_is_reported_and_tried_again(machine: Machine) -> None:
     assert machine.sample()["gpu_busy"] == 0.5
-    source.reading = SensorError("NVML: GPU is lost")
-    clock.at_s += 0.25
+    machine.source.reading = SensorError("NVML: GPU is lost")
+    machine.clock.at_s += 0.25
     assert [machine.sample(), machine.sample()] == [{}, {}]
-    source.reading = [card(busy=0.7)]
+    machine.source.reading = [card(busy=0.7)]
     assert machine.sample()["gpu_busy"] == 0.7
 
     at_ns = 1_250_000_000
@@ -207,7 +194,7 @@ def test_a_failed_source_is_reported_and_tried_again(writer: RunWriter, clock: F
         SensorMissing(at_ns, "GPU", "NVML: GPU is lost", "tfwatch tries again in 10 s"),
         GpuFound(at_ns, "nvml", "A100", 2**34, unified=False, gpus=2),
     ]
-    assert source.closed == 2
+    assert machine.source.closed == 2
 
 
 # -- the thread ------------------------------------------------------------------------------------

@@ -106,47 +106,31 @@ class ExampleStore:
     def examples(self) -> CachedExamples:
         """Return the cached examples, none at first."""
         if self._examples is None:
-            min_free_bytes = _MIN_FREE_SHARE * self._available_bytes()
             self._examples = CachedExamples(
-                self._count, self._specs, lambda: self._no_memory(min_free_bytes), self._on_stop
+                self._count, self._specs, self._available_bytes, lambda text: self.notify(text)
             )
         return self._examples
-
-    def _no_memory(self, min_free_bytes: float) -> str:
-        try:
-            return "" if self._available_bytes() > min_free_bytes else "little memory is left"
-        except (
-            OSError,
-            RuntimeError,
-            ValueError,
-            psutil.Error,
-        ) as error:  # raised in the pipeline, it would end it
-            return f"free memory cannot be read ({reason(error)})"
-
-    def _on_stop(self, why: str, count: int) -> None:
-        of = f"{units.count(count)} of {units.count(self._count)} examples"
-        self.notify(f"the cache stopped filling: {why}; it keeps {of}")
 
 
 class CachedExamples:
     """Examples by their numbers. Only one pipeline writes them; any pipeline may read.
 
-    no_memory: returns the reason to stop filling, empty while there is enough memory. on_stop:
-    receives that reason and the number of cached examples.
+    available_bytes, notify: as those of the store; it stops filling where little memory is left.
     """
 
     def __init__(
         self,
         count: int,
         specs: Sequence[tf.TensorSpec],
-        no_memory: Callable[[], str],
-        on_stop: Callable[[str, int], None],
+        available_bytes: Callable[[], float],
+        notify: Callable[[str], None],
     ) -> None:
         self.is_stopped = False
         self._parts = [_Shared((count, *spec.shape), spec.dtype.as_numpy_dtype) for spec in specs]
         self._is_cached = _Shared((count,), np.uint8)
-        self._no_memory = no_memory
-        self._on_stop = on_stop
+        self._available_bytes = available_bytes
+        self._min_free_bytes = _MIN_FREE_SHARE * available_bytes()
+        self._notify = notify
         self._unchecked_bytes = 0
 
     @property
@@ -175,18 +159,29 @@ class CachedExamples:
             part.free()
 
     def _write(self, number: np.int64, *parts: Any) -> None:
-        row = int(number)
-        if self.is_stopped or self._is_cached.array[row]:
+        row, is_cached = int(number), self._is_cached.array
+        if self.is_stopped or is_cached[row]:
             return
         for part, made in zip(self._parts, parts, strict=True):
             part.array[row] = made  # numpy copies it without the GIL
             self._unchecked_bytes += part.array[row].nbytes
-        self._is_cached.array[row] = 1
+        is_cached[row] = 1
         if self._unchecked_bytes >= _CHECK_BYTES:
             self._unchecked_bytes = 0
-            if why := self._no_memory():
+            if why := self._why_stop():
                 self.is_stopped = True
-                self._on_stop(why, int(self._is_cached.array.sum()))
+                kept, count = (units.count(n) for n in (is_cached.sum(), is_cached.size))
+                self._notify(
+                    f"the cache stopped filling: {why}; it keeps {kept} of {count} examples"
+                )
+
+    def _why_stop(self) -> str:
+        try:
+            enough = self._available_bytes() > self._min_free_bytes
+        except (OSError, RuntimeError, ValueError, psutil.Error) as error:
+            # Raised in the pipeline, it would end it.
+            return f"free memory cannot be read ({reason(error)})"
+        return "" if enough else "little memory is left"
 
 
 class _Shared:

@@ -55,6 +55,10 @@ def feed(dataset: Any, address: str) -> tuple[Any, str]:
     """
     import tensorflow as tf
 
+    if isinstance(dataset, tf.distribute.DistributedDataset):
+        raise CannotRebuildError(
+            "a strategy has distributed the data set already: give fit the data set itself"
+        )
     if not hasattr(dataset, "element_spec"):
         raise CannotRebuildError("its data is not a tf.data.Dataset")
     below, above = _split(dataset)
@@ -88,12 +92,6 @@ def _split(dataset: Any) -> tuple[Any, list[Any]]:
     Raises:
         CannotRebuildError: a stage cannot run elsewhere, or would give other elements there.
     """
-    import tensorflow as tf
-
-    if isinstance(dataset, tf.distribute.DistributedDataset):
-        raise CannotRebuildError(
-            "a strategy has distributed the data set already: give fit the data set itself"
-        )
     spine = spine_of(dataset)
     # Of a fused stage the first kind counts: a map that is fused with the batch does not stay.
     first_kinds = (code_kinds(kind_of(node))[0] for node in spine)
@@ -106,10 +104,10 @@ def _split(dataset: Any) -> tuple[Any, list[Any]]:
         )
     below = spine[moving]
     nodes = list(nodes_of(below))
-    if not any(kind_of(one) in MAPS for one in nodes):
-        raise CannotRebuildError("no map is below the last batch")
-    if why := next(filter(None, map(_why_not, nodes)), ""):
-        raise CannotRebuildError(why)
+    has_map = any(kind_of(one) in MAPS for one in nodes)
+    why = next(filter(None, map(_why_not, nodes)), "")
+    if why or not has_map:
+        raise CannotRebuildError(why if has_map else "no map is below the last batch")
     # Its shuffles draw new seeds: a worker repeats the order of a given seed. A part that cannot be
     # built again stays as it is.
     with suppress(CannotRebuildError):

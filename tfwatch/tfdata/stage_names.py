@@ -170,12 +170,9 @@ def _describe(dataset: Any) -> CodeStage:
         operations = {operation.type for operation in operations_of(wrapper.function.graph)}
     except (AttributeError, RuntimeError):  # no function, or another thread adds some to its graph
         operations = set()
-    module = getattr(function, "__module__", "") or ""
-    # tfwatch's shuffle has a name of its own.
-    ours = kind == "FlatMap" and module.startswith("tfwatch.")
     return CodeStage(
         kind,
-        name if ours else f"{label}({argument})" if argument else label,
+        f"{label}({argument})" if argument else label,
         float(size) if size else math.nan,
         python=bool(operations & {*PYTHON, "GeneratorDataset"}),
         files=bool(operations & _FILES) or kind in READERS,

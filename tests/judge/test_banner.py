@@ -259,12 +259,6 @@ def test_a_request_during_a_stall_appears_in_the_advice() -> None:
     assert advice == "Requested: prefetch 4; it waits for the current batch. q is safe."
 
 
-def test_missing_recording_takes_the_place_of_the_advice() -> None:
-    advice = finding(split=judged(0.2), unrecorded="disk full", steps_total=8111)[2]
-
-    assert advice == "NOT RECORDED since step 8 112: disk full; training goes on"
-
-
 def test_a_killed_run_shows_the_last_evidence() -> None:
     used = {"memory_used": 12.8, "memory_available": 0.2, "swap_used": 9.0}
     machine = MachineFigures({f"{name}_bytes": size * 2**30 for name, size in used.items()})

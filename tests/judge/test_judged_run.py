@@ -9,7 +9,7 @@ import pytest
 
 from tests.judge.step_rows import make_steps, plain, restart
 from tests.report.written_runs import open_written
-from tfwatch.core.events import EpochStarted, Event, RunEnded
+from tfwatch.core.events import EpochStarted, RunEnded
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report import run_facts
@@ -70,35 +70,6 @@ def remedy(run: Snapshot) -> list[str]:
     """The advice for a run, and the lines of its code; empty without a finding."""
     finding = JudgedRun(run).losses[0]
     return [finding.advice, *finding.code.splitlines()]
-
-
-def test_a_run_of_a_few_steps_is_judged_as_a_whole(tmp_path: Path) -> None:
-    rows = plain(10, share=0.5)
-    finding = JudgedRun(open_written(tmp_path / "run", rows, end_of(rows))).losses[0]
-
-    assert finding.sentence == "each step waits 10.0 of 20.0 ms for data"
-
-
-def with_first_waits(flag: int) -> tuple[Rows, list[Event]]:
-    """Two epochs that each wait 3 s for their first batch: rows and events."""
-    rows = np.concatenate([plain(100), plain(100)])
-    rows["step"], rows["epoch"] = np.arange(1, 201), np.repeat([0, 1], 100)
-    rows["wait_ms"][[0, 100]] = 3000
-    rows["flags"][[0, 100]] = Flag.EPOCH_START | flag
-    rows = restart(rows)
-    ended = RunEnded(int(rows["start_ns"][-1]) + 10**8, "finished", 200)
-    return rows, [
-        *(EpochStarted(int(rows["start_ns"][at]), n, 2, 100) for n, at in enumerate((0, 100))),
-        ended,
-    ]
-
-
-def test_a_shuffle_that_only_the_first_epoch_fills_is_not_the_cause(tmp_path: Path) -> None:
-    rows, events = with_first_waits(Flag.SHUFFLE_FILL)
-    rows["flags"][100] = Flag.EPOCH_START
-    run = open_written(tmp_path / "fit", rows, *events, knobs={"prefetch": "default"})
-
-    assert remedy(run)[0].startswith("longer epochs")
 
 
 def test_a_last_epoch_that_a_limit_of_steps_cuts_short_says_nothing_of_the_time_between_epochs(

@@ -86,18 +86,6 @@ def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
     assert "1 stall, longest 30.0 s" in view.finding.advice
 
 
-def test_a_long_run_is_searched_from_its_beginning() -> None:
-    run = (
-        Canned(None)
-        .started()
-        .steps(50, COMPUTE_BOUND)
-        .steps(1, (5000.0, 13.0, 0.8))
-        .steps(6000, COMPUTE_BOUND)
-    )
-
-    assert [stall.step for stall in look(run).stalls] == [52]
-
-
 FILLING = (
     "I0000 00:00:1795169831.799911   30980 shuffle_dataset_op.cc:453] ShuffleDatasetV3:2: Filling"
     " up shuffle buffer (this may take a while): 4298 of 50000\n"

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.judge.step_rows import events_of, plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
-from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, StallLocated
-from tfwatch.judge.steps.stalls import Stall
+from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound
 from tfwatch.report import run_facts
 from tfwatch.runs.run import open_run
 
@@ -86,35 +85,3 @@ def test_a_table_without_a_figure_says_why_too(tmp_path: Path) -> None:
     found = run_facts.as_json(open_run(tmp_path, FakeClock(60).clock))["pipeline"]
 
     assert (found["total_ms"], found["missing"]) == (None, "epochs are too short")
-
-
-STALL = Stall(412, S, 3, 9000.0, "unexplained", longest_ns=S, longest_ms=9000.0)
-
-
-@pytest.mark.parametrize(
-    ("located", "words"),
-    [
-        pytest.param((), "", id="nobody looked"),
-        pytest.param((StallLocated(S, 411, "map(read)", S),), "", id="another stall"),
-        pytest.param(
-            (StallLocated(S, 413, "map(read)", S, "train.py:9 in fit", "training"),),
-            "map(read)",
-            id="stage",
-        ),
-        pytest.param(
-            (
-                StallLocated(S, 412, "", S, "feed.py:41 in rows", "generator"),
-                StallLocated(3 * S, 412, "map(read)", S),
-            ),
-            "feed.py:41 in rows, below map(read)",
-            id="stage and generator",
-        ),
-        pytest.param(
-            (StallLocated(S, 412, "", S, "feed.py:41 in rows", "training"),),
-            "feed.py:41 in rows",
-            id="a loop's own generator",
-        ),
-    ],
-)
-def test_where_a_stall_stood(located: tuple[StallLocated, ...], words: str) -> None:
-    assert STALL.named(events_of(*located), "map(load)").place == words

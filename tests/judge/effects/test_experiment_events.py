@@ -23,6 +23,7 @@ BLOCK = ExperimentBlock(20, 6, "4", 12, 13.9, 1.6, 1.2, 2.1)
 FASTER = ExperimentEnded(
     30, "prefetch", ("off", "4"), 100, 500, "clear", "faster", 12, 412, "4", 1.68, 1.61, 1.74
 )
+OPEN = replace(FASTER, answer="unclear", ratio=None, low=None, high=None)
 
 
 @pytest.mark.parametrize(
@@ -42,33 +43,15 @@ FASTER = ExperimentEnded(
             "not clear: between 0.90 and 1.10 over 412 steps, too noisy",
         ),
         (
-            replace(
-                FASTER,
-                answer="unclear",
-                cause="key",
-                rounds=2,
-                steps=48,
-                ratio=None,
-                low=None,
-                high=None,
-            ),
+            replace(OPEN, cause="key", rounds=2, steps=48),
             "not clear: a knob was switched first (48 steps in 2 rounds)",
         ),
         (
-            replace(
-                FASTER,
-                answer="unclear",
-                cause="budget",
-                rounds=0,
-                steps=0,
-                ratio=None,
-                low=None,
-                high=None,
-            ),
+            replace(OPEN, cause="budget", rounds=0, steps=0),
             "not clear: not enough steps (0 steps in 0 rounds)",
         ),
         (
-            replace(FASTER, answer="unclear", cause="failed", reason="no memory", ratio=None),
+            replace(OPEN, cause="failed", reason="no memory"),
             "not clear: no memory (412 steps in 12 rounds)",
         ),
     ],

@@ -7,7 +7,7 @@ import pytest
 from tests.judge.step_rows import events_of, plain, restart
 from tfwatch.core.events import Noted, Paused, StagesFound, StallLocated
 from tfwatch.core.rows import Flag
-from tfwatch.judge.steps.stalls import find_limits, find_stalls, limit_time_s
+from tfwatch.judge.steps.stalls import Stall, find_limits, find_stalls, limit_time_s
 
 AT_S, WAIT_S = 2.0, 4.0
 
@@ -55,6 +55,7 @@ def test_the_nearest_cause_comes_first() -> None:
     assert cause_of(contention, swap) == "swap"
 
 
+SECOND = 10**9
 PLACE = "feed.py:41 in read, below map(load)"
 
 
@@ -72,11 +73,18 @@ def test_a_stall_keeps_the_line_that_it_waited_for() -> None:
     assert (stall.place, stall.cause, stall.reason) == (PLACE, "unexplained", PLACE)
 
 
+def test_the_stage_and_the_line_of_a_stall_are_one_place_and_those_of_another_stall_none() -> None:
+    stall = Stall(412, SECOND, 3, 9000.0, longest_ns=SECOND, longest_ms=9000.0)
+    stage = StallLocated(3 * SECOND, 413, "map(read)", SECOND)
+    line = StallLocated(SECOND, 412, "", SECOND, "feed.py:41 in rows", "generator")
+    other = StallLocated(SECOND, 411, "map(read)", SECOND)
+
+    assert stall.named(events_of(line, stage), "").place == "feed.py:41 in rows, below map(read)"
+    assert stall.named(events_of(other), "").place == ""
+
+
 def test_flags_come_before_pauses() -> None:
     assert cause_of(pause("swap"), flags=int(Flag.SWITCH)) == "pipeline switch"
-
-
-SECOND = 10**9
 
 
 def piece(end_s: float, took_s: float, cause: str = "thermal limit", detail: str = "") -> Paused:

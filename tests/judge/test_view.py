@@ -70,9 +70,8 @@ def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
         run.steps(3, STARVING).steps(1, (2000.0, 13.0, 0.8)).steps(40, STARVING).writer.flush()
         view = follower.follow(reader.read(), (), None)
 
-    assert [stall.step for stall in view.stalls] == [5, 49, 93, 137, 181]
-    assert view.stalls == look(run).stalls
-    assert view.situation.stalls == view.stalls
+    assert [stall.step for stall in view.situation.stalls] == [5, 49, 93, 137, 181]
+    assert view.situation.stalls == look(run).situation.stalls
 
 
 def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
@@ -81,7 +80,9 @@ def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
     run.writer.end("stopped", "left before the current batch ended")
     view = look(run)
 
-    assert [(stall.step, round(stall.lost_ms)) for stall in view.stalls] == [(152, 30_000)]
+    assert [(stall.step, round(stall.lost_ms)) for stall in view.situation.stalls] == [
+        (152, 30_000)
+    ]
     assert view.situation.waited_s == pytest.approx(30.0, abs=0.2)
     assert "1 stall, longest 30.0 s" in view.finding.advice
 

@@ -157,7 +157,7 @@ def _describe_step(what: RowSource) -> RowText | None:
             done = f"{steps} profiled; starting took {units.milliseconds(what.cost_ms)}"
             return NO_MARK, f"no profile: {what.missing}" if what.missing else done, ""
         case LogFinding():
-            return NO_MARK, f"TensorFlow (5 log): {what.meaning.text}", _WARNING
+            return NO_MARK, f"TensorFlow (5 log): {what.text}", _WARNING
         case facts.Paused():
             return _describe_pause(what)
         case facts.Slept():
@@ -243,7 +243,7 @@ class EventCollector:
         """Return the rows of a view, oldest first: the same object while they are the same. Every
         call passes the same run."""
         waiting = tuple(state.asked for state in view.knobs.values())
-        found = view.snapshot.events, view.stalls, view.log_findings
+        found = view.snapshot.events, view.situation.stalls, view.log_findings
         made_of = tuple(map(len, found)), view.comparisons, waiting
         if self._rows is None or made_of != self._made_of:
             self._made_of, self._rows = made_of, self._collect(view)
@@ -277,7 +277,7 @@ class EventCollector:
 def _find_provisional(view: RunView) -> Iterator[_Timed]:
     """Find the facts that later frames may change: findings in the steps so far, and requests that
     still wait."""
-    yield from ((stall.start_ns / 1e9, stall) for stall in view.stalls)
+    yield from ((stall.start_ns / 1e9, stall) for stall in view.situation.stalls)
     for line in view.log_findings:
         yield _moment(view.snapshot, line.wall_s), line
     waiting = {state.asked_s for state in view.knobs.values() if state.asked is not None}

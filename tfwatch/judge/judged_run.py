@@ -123,7 +123,7 @@ class JudgedRun:
             stages=evidence.stages,
             cores_free=evidence.cores_free,
             others=self.machine.others,
-            log=frozenset(one.meaning.name for one in find_meanings(run.log)),
+            log=frozenset(one.name for one in find_meanings(run.log)),
             stalls=tuple(self.stalls),
             median_step_ms=self.split.step.median if self.split else None,
             origin=batch_source(run.manifest, run.stages_found),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,28 +23,20 @@ _Parts: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
-    """The meaning of a line in one sentence. name: short and stable."""
+class LogFinding:
+    """The meaning of a line in one sentence. name: short and stable. wall_s: the time of its first
+    line, seconds since 1970; None where unknown."""
 
     name: str
     text: str
+    wall_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LogFinding:
-    """A meaning. wall_s: the time of its first line, seconds since 1970; None where
-    unknown."""
-
-    meaning: Meaning
-    wall_s: float | None
-
-
-#: Texts are those of TensorFlow 2.18 to 2.21, Keras 3.8 to 3.15 and tensorflow-metal 1.2.
-_MATTER: tuple[tuple[Meaning, tuple[str | _Parts, ...]], ...] = (
-    (
-        Meaning(
-            "no gpu", "no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch doctor"
-        ),
+#: The texts of TensorFlow 2.18 to 2.21, Keras 3.8 to 3.15 and tensorflow-metal 1.2, by the name of
+#: their meaning, with the sentence.
+_MATTER: dict[str, tuple[str, tuple[str | _Parts, ...]]] = {
+    "no gpu": (
+        "no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch doctor",
         (
             "Could not find cuda drivers",
             "failed call to cuInit",
@@ -53,11 +45,8 @@ _MATTER: tuple[tuple[Meaning, tuple[str | _Parts, ...]], ...] = (
             "kernel driver does not appear to be running",
         ),
     ),
-    (
-        Meaning(
-            "gpu libraries",
-            "CUDA libraries are missing: no GPU is used; pip install 'tensorflow[and-cuda]'",
-        ),
+    "gpu libraries": (
+        "CUDA libraries are missing: no GPU is used; pip install 'tensorflow[and-cuda]'",
         (
             "Cannot dlopen some GPU libraries",
             "Skipping registering GPU devices",
@@ -67,11 +56,8 @@ _MATTER: tuple[tuple[Meaning, tuple[str | _Parts, ...]], ...] = (
             "dynamic library 'libnvJitLink",
         ),
     ),
-    (
-        Meaning(
-            "plugin failed",
-            "the GPU's plugin does not fit this TensorFlow and did not load: tfwatch doctor",
-        ),
+    "plugin failed": (
+        "the GPU's plugin does not fit this TensorFlow and did not load: tfwatch doctor",
         (
             ("tensorflow-plugins", "ymbol not found"),
             ("tensorflow-plugins", "Library not loaded"),
@@ -79,11 +65,8 @@ _MATTER: tuple[tuple[Meaning, tuple[str | _Parts, ...]], ...] = (
             "Library not loaded: @rpath/_pywrap_tensorflow_internal",
         ),
     ),
-    (
-        Meaning(
-            "cpu fallback",
-            "operations without a GPU kernel run on the CPU; their data is copied there and back",
-        ),
+    "cpu fallback": (
+        "operations without a GPU kernel run on the CPU; their data is copied there and back",
         (
             "no supported kernel for GPU devices",
             "Failed to place the graph without changing the devices",
@@ -91,66 +74,51 @@ _MATTER: tuple[tuple[Meaning, tuple[str | _Parts, ...]], ...] = (
             "fallback to CPU",
         ),
     ),
-    (
-        Meaning(
-            "retracing",
-            "a function is traced repeatedly: pass tensors of the same shapes, not Python numbers",
-        ),
+    "retracing": (
+        "a function is traced repeatedly: pass tensors of the same shapes, not Python numbers",
         ("triggered tf.function retracing",),
     ),
-    (
-        Meaning(
-            "memory nearly full",
-            "the GPU's memory is nearly full: no failure yet, a smaller batch may be faster",
-        ),
+    "memory nearly full": (
+        "the GPU's memory is nearly full: no failure yet, a smaller batch may be faster",
         (
             ("ran out of memory trying to allocate", "not a failure"),
             "Garbage collection: deallocate free memory regions",
         ),
     ),
-    (
-        Meaning("out of memory", "memory ran out: use a smaller batch or a smaller model"),
+    "out of memory": (
+        "memory ran out: use a smaller batch or a smaller model",
         (
             ("Allocator (", "ran out of memory trying to allocate"),
             "OOM when allocating tensor",
             "RESOURCE_EXHAUSTED: Out of memory",
         ),
     ),
-    (
-        Meaning(
-            "shuffle fill",
-            "training waits while the shuffle buffer fills; it fills again in every epoch",
-        ),
+    "shuffle fill": (
+        "training waits while the shuffle buffer fills; it fills again in every epoch",
         (
             "Filling up shuffle buffer",
             "Shuffle buffer filled",
         ),
     ),
-    (
-        Meaning(
-            "data ended",
-            "the data ended before steps_per_epoch: add .repeat(), or ask for fewer steps",
-        ),
+    "data ended": (
+        "the data ended before steps_per_epoch: add .repeat(), or ask for fewer steps",
         ("input ran out of data; interrupting training",),
     ),
-    (
-        Meaning(
-            "cache dropped",
-            "a cache was discarded because it was not read to its end: call take() before cache()",
-        ),
+    "cache dropped": (
+        "a cache was discarded because it was not read to its end: call take() before cache()",
         ("did not fully read the dataset being cached",),
     ),
-)
+}
 #: The first match counts.
-_KNOWN: tuple[tuple[Meaning, _Parts], ...] = tuple(
-    (meaning, (line,) if isinstance(line, str) else line)
-    for meaning, lines in _MATTER
+_KNOWN: tuple[tuple[LogFinding, _Parts], ...] = tuple(
+    (LogFinding(name, text), (line,) if isinstance(line, str) else line)
+    for name, (text, lines) in _MATTER.items()
     for line in lines
 )
 
 
 @lru_cache(maxsize=4096)
-def meaning_of(line: str) -> Meaning | None:
+def meaning_of(line: str) -> LogFinding | None:
     """Return the meaning of a line; None where it is unknown."""
     line = line[:_LOOKED_AT]
     found = (meaning for meaning, parts in _KNOWN if all(part in line for part in parts))
@@ -195,9 +163,9 @@ class LogFollower:
             if meaning:
                 self._note(meaning, line)
 
-    def _note(self, meaning: Meaning, line: str) -> None:
-        if meaning not in [one.meaning for one in self.findings]:
-            self.findings = (*self.findings, LogFinding(meaning, self._wall_s))
+    def _note(self, meaning: LogFinding, line: str) -> None:
+        if meaning.name not in [one.name for one in self.findings]:
+            self.findings = (*self.findings, replace(meaning, wall_s=self._wall_s))
         if meaning.name == "shuffle fill":
             counts = _FILLING.search(line)
             self.shuffle = (int(counts[1]), int(counts[2])) if counts else None

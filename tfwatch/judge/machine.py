@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -294,7 +295,7 @@ def _summarise(samples: Rows, of_gpu: Rows, gpus: Rows, events: Events, of: _Of)
     is_gpu_missing = any(one.sensor == GPU for one in missing)
     return MachineFigures(
         {
-            name: figure(samples[name], _last if name in _NEWEST else of)
+            name: figure(samples[name], itemgetter(-1) if name in _NEWEST else of)
             for name in SAMPLE.names or ()
             if name != "at_ns"
         },
@@ -313,10 +314,6 @@ def missing_sensors(events: Iterable[GpuFound | SensorMissing]) -> list[SensorMi
         if isinstance(event, SensorMissing) and event.reason:
             newest[event.sensor] = event
     return list(newest.values())
-
-
-def _last(values: NDArray[np.float64]) -> float:
-    return float(values[-1])
 
 
 def figure(values: Any, of: _Of) -> float | None:

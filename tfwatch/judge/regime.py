@@ -118,9 +118,16 @@ class Regime:
         autotuning thread.
         """
         most = max((epoch.steps for epoch in self.newest), default=0)
-        values = [getattr(epoch, part) for epoch in self.newest if 2 * epoch.steps >= most > 0]
+        whole = (epoch for epoch in self.newest if 2 * epoch.steps >= most > 0)
+        values = sorted(getattr(epoch, part) for epoch in whole)
         total: float = getattr(self.spent, part)
-        return min(total, _usual(sorted(values)) * self.epochs) if values else total
+        if not values:
+            return total
+        usual: float = values[(len(values) - 1) // 4]
+        if len(values) >= _MANY:
+            largest = _OUTLIER * values[(len(values) - 1) // 2]
+            usual = sum(min(value, largest) for value in values) / len(values)
+        return min(total, usual * self.epochs)
 
     def code_in(self, *phases: str) -> list[CodeTime]:
         """Return the places of these phases, the most seconds first."""
@@ -132,14 +139,6 @@ class Regime:
         all_s = sum(one.seconds for one in sampled)
         plain_s = sum(one.seconds for one in sampled if not one.callback)
         return plain_s / all_s if all_s > 0 else 1.0
-
-
-def _usual(values: Sequence[float]) -> float:
-    """values: in their order, at least one."""
-    if len(values) < _MANY:
-        return values[(len(values) - 1) // 4]
-    most = _OUTLIER * values[(len(values) - 1) // 2]
-    return sum(min(value, most) for value in values) / len(values)
 
 
 class RunningRegime:

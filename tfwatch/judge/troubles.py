@@ -42,7 +42,7 @@ def beside(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
     yield from _trainable(run)
     yield from _machine(run, machine)
     for one in find_meanings(run.log):
-        yield Finding("tensorflow-log", "TENSORFLOW", one.meaning.text)
+        yield Finding("tensorflow-log", "TENSORFLOW", one.text)
 
 
 def _losses(run: Snapshot) -> Iterator[Finding]:

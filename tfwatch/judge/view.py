@@ -79,7 +79,6 @@ class RunView:
     knobs: dict[str, KnobState]
     #: Of the switches.
     comparisons: tuple[Comparison, ...]
-    stalls: tuple[Stall, ...]
     #: Known lines of TensorFlow's log.
     log_findings: tuple[LogFinding, ...] = ()
     #: The number of the present fit, counted over the script's runs; 0 before the first.
@@ -274,7 +273,6 @@ class Follower:
             losses,
             knobs,
             self._comparisons,
-            self._step_search.stalls,
             self._log.findings,
             self._earlier_fits + newest_fit(snapshot),
             self._script(),
@@ -292,7 +290,7 @@ class Follower:
             split=judge(snapshot.recent),
             regime=self._step_search.regime.now(snapshot.now_s, last.phase if last else None),
             profile=profile_of_run(snapshot),
-            log=frozenset(one.meaning.name for one in self._log.findings),
+            log=frozenset(one.name for one in self._log.findings),
             stalls=stalls,
             python_stage=python_stage(snapshot.stages_found.values()),
             median_step_ms=float(np.median(step_ms(recent))) if len(recent) else None,

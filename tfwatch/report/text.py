@@ -262,8 +262,7 @@ def _code(findings: Sequence[Finding], columns: int) -> list[str]:
 
 def _warnings(judged: JudgedRun) -> list[str]:
     warnings = [one.sentence for one in judged.findings if one.kind in _WARNINGS]
-    lines = (one.meaning for one in find_meanings(judged.run.log))
-    said = [one.text for one in lines if one.name != _NO_GPU]
+    said = [one.text for one in find_meanings(judged.run.log) if one.name != _NO_GPU]
     return [one_line(line) for line in (*warnings, *said)]
 
 

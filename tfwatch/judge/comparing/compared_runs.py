@@ -279,18 +279,15 @@ def estimate_spread(
     freedom = len(before) + len(after) - 2
     if freedom >= _ENOUGH and alternating:
         return _measured(before, after)
-    prior = assumed**2 + _within(np.concatenate([before, after]))
+    # The variance of a quarter of a run, less what all runs do at the same steps.
+    quarters = np.concatenate([before, after])[:, 1:]
+    apart = quarters - quarters.mean(axis=1, keepdims=True)
+    apart = apart - apart.mean(axis=0)
+    within = float((apart**2).sum()) / ((len(quarters) - 1) * (_QUARTERS - 1))
+    prior = assumed**2 + within
     weight = _FREEDOM + freedom
     squares = _squares(before, after)
     return Spread(math.sqrt((_FREEDOM * prior + squares) / weight), weight, "assumed")
-
-
-def _within(runs: Values) -> float:
-    """Return the variance of a quarter of a run, less what all runs do at the same steps."""
-    quarters = runs[:, 1:]
-    apart = quarters - quarters.mean(axis=1, keepdims=True)
-    apart = apart - apart.mean(axis=0)
-    return float((apart**2).sum()) / ((len(runs) - 1) * (_QUARTERS - 1))
 
 
 def difference(

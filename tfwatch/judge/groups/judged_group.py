@@ -89,6 +89,8 @@ class JudgedGroup:
     why_not: str
     #: All ranks are in the same call for so long, and none is seen to hold it up; None where not.
     in_call_s: float | None
+    #: The rank that the finding names; None where it names none.
+    named_rank: int | None
 
     @property
     def title(self) -> str:
@@ -103,13 +105,6 @@ class JudgedGroup:
         """The share of their time that ranks wait for one another, 0 to 1; None with too few
         steps."""
         return None if self.why_not else waiting_share(self.cycles)
-
-    @property
-    def named_rank(self) -> int | None:
-        """The rank that the finding names; None where it names none."""
-        stopped = _first_stopped(self.rows)
-        late = self.straggler.rank if self.straggler else None
-        return stopped.rank if stopped else late
 
 
 def judge_group(group: Group) -> JudgedGroup:
@@ -130,18 +125,20 @@ def judge_group(group: Group) -> JudgedGroup:
     rows.sort(key=lambda row: row.rank)
     in_call_s = _in_call_s(rows)
     tone, word, sentences = _finding(group, cycles, late, why_not, starved)
+    stopped, named = _first_stopped(rows), late.rank if late else None
     if in_call_s is not None:
         first = units.count(max(row.step or 0 for row in rows))
         where = f"no step since step {first}: all ranks are in the call, and nothing shows which"
         sentences.insert(0, f"{where} one the others wait for")
         tone, word = Tone.BAD, f"NO STEP for {units.seconds(in_call_s)}"
-    elif stopped := _first_stopped(rows):
+    elif stopped:
+        named = stopped.rank
         held = "" if stopped.stopped_s is None else f" for {units.seconds(stopped.stopped_s)}"
-        tone, word = Tone.BAD, f"{stopped.stopped.upper()} rank {stopped.rank}{held}"
-        after = f"rank {stopped.rank}: {stopped.state}, after step {units.count(stopped.step or 0)}"
+        tone, word = Tone.BAD, f"{stopped.stopped.upper()} rank {named}{held}"
+        after = f"rank {named}: {stopped.state}, after step {units.count(stopped.step or 0)}"
         sentences.insert(0, f"{after}; the other ranks wait for it")
     return JudgedGroup(
-        group, tuple(rows), tone, word, tuple(sentences), cycles, late, why_not, in_call_s
+        group, tuple(rows), tone, word, tuple(sentences), cycles, late, why_not, in_call_s, named
     )
 
 
@@ -283,7 +280,7 @@ def _held_from_s(step_ms: float) -> float:
     return max(_HELD_S, _HELD_STEPS * step_ms / 1e3)
 
 
-def _first_stopped(rows: list[RankRow] | tuple[RankRow, ...]) -> RankRow | None:
+def _first_stopped(rows: list[RankRow]) -> RankRow | None:
     """Return the stopped rank whose last sign of training is oldest: the others stop with it."""
 
     def last_sign_s(row: RankRow) -> float:

@@ -276,7 +276,9 @@ def _hosts_over_usual(rows: Rows) -> NDArray[np.float32]:
 def _medians_around(times: NDArray[np.float32], plain: NDArray[np.bool_]) -> NDArray[np.float32]:
     """Return the median of the unflagged step times around each row; at least one is unflagged."""
     ordinary = times[plain]
-    starts = _window_starts(len(ordinary))
+    # The windows are centred on every `_STRIDE`th step.
+    centres = np.arange(0, len(ordinary), _STRIDE) + _STRIDE // 2
+    starts = np.clip(centres - _AROUND // 2, 0, max(len(ordinary) - _AROUND, 0))
     windows = sliding_window_view(ordinary, min(_AROUND, len(ordinary)))
     medians = np.concatenate(
         [
@@ -296,13 +298,6 @@ def _medians(windows: NDArray[np.float32]) -> NDArray[np.float32]:
     if not is_odd:
         return np.asarray(np.median(windows, axis=1))
     return np.partition(windows, middle, axis=1)[:, middle]
-
-
-def _window_starts(count: int) -> NDArray[np.intp]:
-    """Return the starts of the windows over `count` unflagged steps, one for each `_STRIDE` steps,
-    centred on them."""
-    centres = np.arange(0, count, _STRIDE) + _STRIDE // 2
-    return np.clip(centres - _AROUND // 2, 0, max(count - _AROUND, 0))
 
 
 def _rare(is_spike: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -302,7 +302,7 @@ class FoundRuns:
 def attached_to_a_process(folder: Path) -> tuple[TfwatchApp, Canned, FoundRuns]:
     """Return the app attached to a process, with the first run of it."""
     found = FoundRuns()
-    runs = ScriptRuns(found)
+    runs = ScriptRuns(found.take)
     runs._calls.patience_s = None
     first = usual(folder / "first")
     first.writer.flush()

@@ -63,7 +63,7 @@ def attach(args: argparse.Namespace) -> int:
     _check_screen("tfwatch set, or tfwatch report --json")
     runs = None
     with suppress(NotARunError, OSError):
-        runs = ScriptRuns(ProcessRuns(folder))
+        runs = ScriptRuns(ProcessRuns(folder).take)
     reader = (runs and runs.next_reader()) or follow_folder(folder)
     tuner = Tuner(lambda: runs.folder if runs else folder)
     try:

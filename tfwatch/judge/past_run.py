@@ -12,7 +12,6 @@ from tfwatch.runs.group import is_group, newest_round, rank_folders
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from tfwatch.core.clock import Clock
@@ -63,38 +62,26 @@ class PastRun:
 
 
 def past_entry(folder: Path, words: str, clock: Clock) -> PastRun | None:
-    """Return a run or a group in a line; None where it cannot be read."""
+    """Return a run in a line, or a group: its first rank, with the steps that all ranks have made
+    and the worst state; None where it cannot be read."""
+    folders, ranks = [folder], None
     try:
         if is_group(folder):
-            return _past_group(folder, words, clock)
-        return past_run(open_run(folder, clock, _MOST_STEPS), words, clock)
+            folders = [one.folder for one in newest_round(rank_folders(folder))]
+            ranks = len(folders)
+        runs = [past_run(open_run(one, clock, _MOST_STEPS), words, clock) for one in folders]
     except (NotARunError, OSError):
         return None
-
-
-def _past_group(folder: Path, words: str, clock: Clock) -> PastRun | None:
-    """Return a group in a line: its first rank, with the steps that all ranks have made and the
-    worst state."""
-    newest = newest_round(rank_folders(folder))
-    ranks = [past_run(open_run(one.folder, clock, _MOST_STEPS), words, clock) for one in newest]
-    if not ranks:
+    if not runs:
         return None
-    return replace(
-        ranks[0],
-        state=worst_state([rank.state for rank in ranks]),
-        steps=min(rank.steps for rank in ranks),
-        ranks=len(ranks),
-    )
+    states = [run.state for run in runs]
+    worst = next((state for state in _WORST_FIRST if state in states), states[0])
+    return replace(runs[0], state=worst, steps=min(run.steps for run in runs), ranks=ranks)
 
 
 def state_of(run: Snapshot) -> str:
     """Return how a run ended, else the state of its process."""
     return run.ended.cause if run.ended else run.life.value
-
-
-def worst_state(states: Sequence[str]) -> str:
-    """Return the worst state of a group's ranks."""
-    return next((state for state in _WORST_FIRST if state in states), states[0])
 
 
 def past_run(run: Snapshot, words: str, clock: Clock) -> PastRun:

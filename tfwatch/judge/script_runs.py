@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -49,30 +48,21 @@ class FoundRuns(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """The last one of `count` runs that were opened; None where none can be read. fits: the
-    number of those of the runs before it."""
-
-    count: int
-    run: Run | None
-    fits: int
-
-
 class ScriptRuns:
     """Follows the runs of a script, or of another process.
 
+    begun: returns the folders of the runs that have begun since the last call, the oldest first.
     folder: of the newest run; None before the first. fits: the number of those before it.
     at_first_run: called once the first run can be read.
     """
 
-    def __init__(self, announced: FoundRuns, clock: Clock = SYSTEM) -> None:
+    def __init__(self, begun: Callable[[], list[Path]], clock: Clock = SYSTEM) -> None:
         self.folder: Path | None = None
         self.fits = 0
         self._opening: list[Path] = []
-        self._calls: LateCall[_Opened] = LateCall(clock=clock)
+        self._calls: LateCall[tuple[int, Run | None, int]] = LateCall(clock=clock)
         self._reader: Run | None = None
-        self._found = announced
+        self._begun = begun
         self._clock = clock
         self.at_first_run: Callable[[], object] | None = None
 
@@ -81,22 +71,24 @@ class ScriptRuns:
 
         A run whose disk does not respond is returned by a later call.
         """
-        self._opening += self._found.take()
+        self._opening += self._begun()
         opened = self._calls.ask(partial(self._open, *self._opening)) if self._opening else None
         if opened is None:
             return None
-        del self._opening[: opened.count]
-        if opened.run is None:
+        count, run, fits = opened
+        del self._opening[:count]
+        if run is None:
             return None
-        self._reader, self.folder = opened.run, opened.run.disk.folder
-        self.fits += opened.fits
+        self._reader, self.folder = run, run.disk.folder
+        self.fits += fits
         if self.at_first_run:
             begin, self.at_first_run = self.at_first_run, None
             begin()
-        return opened.run
+        return run
 
-    def _open(self, *folders: Path) -> _Opened:
-        """Open runs, of which all but the last are over; those that cannot be read are left out."""
+    def _open(self, *folders: Path) -> tuple[int, Run | None, int]:
+        """Open runs, of which all but the last are over; those that cannot be read are left out.
+        Return their number, the last one, and the number of fits in those before it."""
         opened, fits = self._reader, 0
         for folder in folders:
             with suppress(NotARunError):
@@ -105,7 +97,7 @@ class ScriptRuns:
                 if before and before.disk.folder:
                     fits += _fits_in(before.disk.folder, self._clock)
         newest = opened if opened is not self._reader else None
-        return _Opened(len(folders), newest, fits)
+        return len(folders), newest, fits
 
     def requests(self) -> RequestSender | None:
         """Return a sender of requests to the newest run; None where keys do not reach it."""

@@ -22,7 +22,7 @@ def test_the_end_of_a_script_is_noticed_and_not_that_of_its_runs(
 ) -> None:
     notify = NotifyOptions(in_terminal=True)
     options = RunOptions(["train.py"], tmp_path, headless=True, notify=notify)
-    runs = ScriptRuns(Announcements(tmp_path / "announced"))
+    runs = ScriptRuns(Announcements(tmp_path / "announced").take)
     notices = FollowedScript(runs, options, show_notice)
     announce_in(str(tmp_path / "announced"))
     writer, _ = begin_run(tmp_path, "cnn")

@@ -34,7 +34,7 @@ class FakeScript:
         self.announced.touch()
         self.log = folder / "log.txt"
         self.canned = Canned(None)
-        self.runs = ScriptRuns(Announcements(self.announced), self.canned.clock)
+        self.runs = ScriptRuns(Announcements(self.announced).take, self.canned.clock)
         self.runs._calls.patience_s = None
         self.interrupts = 0
         self.has_ended = False

@@ -64,7 +64,7 @@ class Script(ABC):
 
     def __init__(self, pid: int, announced: Path, thread: str) -> None:
         self.pid = pid
-        self.runs = ScriptRuns(Announcements(announced))
+        self.runs = ScriptRuns(Announcements(announced).take)
         self.folders: list[Path] = []
         self._announced = Announcements(announced)
         self._ended = threading.Event()

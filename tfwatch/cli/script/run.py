@@ -224,7 +224,7 @@ def _run_child(options: RunOptions) -> Ran:
             stdout = 2 if options.as_json else None
             code = run_child(script_command(options, None), pids.append, (stdout, None))
             return Ran(pids[0], code)
-        followed = _follow(ScriptRuns(Announcements(relay.runs)), options)
+        followed = _follow(ScriptRuns(Announcements(relay.runs).take), options)
 
         def begin(pid: int) -> None:
             pids.append(pid)

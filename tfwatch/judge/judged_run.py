@@ -24,7 +24,7 @@ from tfwatch.judge.machine import MachineFigures, machine_of_run
 from tfwatch.judge.profile.step_parts import profile_of_run
 from tfwatch.judge.regime import regime_of
 from tfwatch.judge.steps.stalls import Stall, find_stalls
-from tfwatch.judge.steps.steady_steps import Breakdown, SteadySteps
+from tfwatch.judge.steps.steady_steps import Breakdown, steady_breakdown
 from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ class JudgedRun:
     @cached_property
     def split(self) -> Breakdown | None:
         """The parts of the steady steps of the last setting; None without any."""
-        # They may be ten million: they are not copied.
-        return SteadySteps(self.setting_steps).breakdown
+        return steady_breakdown(self.setting_steps)
 
     @cached_property
     def switches(self) -> list[Comparison]:

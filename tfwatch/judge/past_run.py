@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.steps.steady_steps import breakdown, steady
+from tfwatch.judge.steps.steady_steps import steady_breakdown
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group, newest_round, rank_folders
 from tfwatch.runs.run import open_run
@@ -86,7 +86,7 @@ def state_of(run: Snapshot) -> str:
 
 def past_run(run: Snapshot, words: str, clock: Clock) -> PastRun:
     """Return a run in a line."""
-    split = breakdown(steady(run.steps))
+    split = steady_breakdown(run.steps)
     return PastRun(
         words=words,
         workload=run.manifest.workload,

@@ -16,7 +16,7 @@ from tests.judge.step_rows import events_of
 from tfwatch.core.events import EpochEnded, EpochStarted, Slept, ValidationEnded, WatchFailed
 from tfwatch.core.rows import STEP, Flag, Phase
 from tfwatch.judge.steps.stalls import find_stalls
-from tfwatch.judge.steps.steady_steps import SteadySteps, judge
+from tfwatch.judge.steps.steady_steps import judge, steady_breakdown
 from tfwatch.judge.steps.time_breakdown import PARTS, make_time_breakdown
 from tfwatch.runs.sums import EpochSums
 
@@ -96,7 +96,7 @@ def test_the_time_breakdown_sums_to_the_wall_clock_and_no_part_is_negative(
 def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(recorded: RecordedRun) -> None:
     stalls = find_stalls(recorded.rows, events_of(*recorded.events))
     assert all(0 <= stall.lost_ms < math.inf and stall.steps for stall in stalls)
-    for split in (judge(recorded.rows), SteadySteps(recorded.rows).breakdown):
+    for split in (judge(recorded.rows), steady_breakdown(recorded.rows)):
         if split is not None:
             check(split)
 

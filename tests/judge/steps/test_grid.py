@@ -12,9 +12,9 @@ from tfwatch.judge.steps.steady_steps import (
     HIGHLY_FROM,
     MODERATELY_FROM,
     Breakdown,
-    SteadySteps,
     Verdict,
     judge,
+    steady_breakdown,
 )
 
 COMPUTE_MS, HOST_MS = 18.0, 2.0
@@ -97,7 +97,7 @@ def test_the_label_of_steady_times() -> None:
         )
 
         assert verdict_of(judge(rows)) is label, (ratio, depth)
-        assert verdict_of(SteadySteps(rows).breakdown) is label, (ratio, depth)
+        assert verdict_of(steady_breakdown(rows)) is label, (ratio, depth)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -111,7 +111,7 @@ def test_the_label_of_times_that_vary(jitter: float, seed: int) -> None:
             ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=jitter, steps=600, seed=seed
         )
 
-        assert verdict_of(SteadySteps(rows).breakdown) is label, (ratio, depth)
+        assert verdict_of(steady_breakdown(rows)) is label, (ratio, depth)
 
 
 def test_after_a_switch_the_new_setting_is_judged() -> None:

@@ -24,7 +24,7 @@ from tfwatch.judge.groups.late_rank import (
     waiting_share,
 )
 from tfwatch.judge.past_run import state_of
-from tfwatch.judge.steps.steady_steps import Breakdown, breakdown, steady
+from tfwatch.judge.steps.steady_steps import Breakdown, steady_breakdown
 from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def judge_group(group: Group) -> JudgedGroup:
     cycles = align([RankSteps(n, run.steps, *machine_of(run)) for n, run in sorted(runs.items())])
     why_not = _why_not(group, cycles)
     late = None if why_not else find_straggler(cycles)
-    splits = {n: breakdown(steady(run.steps[-10 * NEEDED :])) for n, run in runs.items()}
+    splits = {n: steady_breakdown(run.steps[-10 * NEEDED :]) for n, run in runs.items()}
     starved = _least_starved(splits.values())
     if starved and not late and any(run.manifest.replicas for run in runs.values()):
         hidden = "a fetch from a distributed data set of unknown length waits for the slowest rank"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -149,43 +148,28 @@ def _window_start(rows: Rows) -> int:
     return max(len(rows) - max(in_time, NEEDED), 0)
 
 
-class SteadySteps:
-    """The rows without flags and single spikes, each with its share of its call's host time.
-
-    Slow steps that recur, or that follow one another, are typical of the run and are kept. It holds
-    columns, and no rows before they are asked for: a copy of ten million takes 360 MB, and a
-    second.
-    """
-
-    def __init__(self, rows: Rows) -> None:
-        self._rows = np.asarray(rows)
-        self._kept = (rows["flags"] == 0) & ~single_spikes(rows)
-        self._hosts = spread_hosts(self._column("host"))
-
-    def __len__(self) -> int:
-        return len(self._hosts)
-
-    @cached_property
-    def breakdown(self) -> Breakdown | None:
-        """The split of their time; None without any."""
-        names = (name for name in (*_PARTS, "copy") if name != "host")
-        return _split({**{name: self._column(name) for name in names}, "host": self._hosts})
-
-    def newest(self, count: int | None = None) -> Rows:
-        """Return a copy of the last `count` of them, of all for None."""
-        first = 0 if count is None else max(len(self) - count, 0)
-        rows: Rows = self._rows.take(np.flatnonzero(self._kept)[first:])
-        rows["host_ms"] = self._hosts[first:]
-        return rows
-
-    def _column(self, name: str) -> NDArray[np.float32]:
-        column: NDArray[np.float32] = self._rows[f"{name}_ms"][self._kept]
-        return column
-
-
 def steady(rows: Rows) -> Rows:
-    """Return a copy of the steady rows; see `SteadySteps`."""
-    return SteadySteps(rows).newest()
+    """Return a copy of the rows without flags and single spikes, each with its share of its call's
+    host time.
+
+    Slow steps that recur, or that follow one another, are typical of the run and are kept.
+    """
+    kept: Rows = np.asarray(rows).take(np.flatnonzero(_is_steady(rows)))
+    kept["host_ms"] = spread_hosts(kept["host_ms"])
+    return kept
+
+
+def steady_breakdown(rows: Rows) -> Breakdown | None:
+    """Split the time of the steady rows; None without any. They are not copied: ten million take
+    360 MB, and a second."""
+    kept = _is_steady(rows)
+    parts = {name: rows[f"{name}_ms"][kept] for name in (*_PARTS, "copy")}
+    return _split({**parts, "host": spread_hosts(parts["host"])})
+
+
+def _is_steady(rows: Rows) -> NDArray[np.bool_]:
+    mask: NDArray[np.bool_] = (rows["flags"] == 0) & ~single_spikes(rows)
+    return mask
 
 
 def breakdown(rows: Rows) -> Breakdown | None:

@@ -23,55 +23,38 @@ def row(
     pipeline: int = 0,
     wait_cores: float = NAN,
 ) -> Rows:
-    values = (
-        round(at_s * 1e9),
-        pipeline,
-        stage,
-        elements,
-        busy_ms,
-        1.0,
-        2.0,
-        4.0,
-        100.0,
-        wait_cores,
-    )
-    return np.array([values], dtype=STAGE)
+    passed = (round(at_s * 1e9), pipeline, stage, elements, busy_ms)
+    return np.array([(*passed, 1.0, 2.0, 4.0, 100.0, wait_cores)], dtype=STAGE)
 
 
 def stage(kind: str, busy_ms: float, parallelism: float = 1.0, name: str = "") -> Stage:
     return Stage(name or kind, kind, busy_ms, parallelism)
 
 
-def test_costs_are_means_weighted_with_what_passed() -> None:
-    rows = np.concatenate([row(1, 1, 10.0, elements=30), row(2, 1, 20.0, elements=10)])
-
-    table = make_stage_table(rows, FOUND)
-
+def table_of(*rows: Rows, found: dict[int, StagesFound] = FOUND) -> StageTable:
+    table = make_stage_table(np.concatenate(rows), found)
     assert table is not None
-    assert [s.busy_ms for s in table.stages][1] == pytest.approx(12.5)
-    assert (table.at_ns, table.stages[1].name, table.stages[1].kind) == (
-        2 * 10**9,
-        "map(decode)",
-        "Map",
-    )
-    assert table.stages[1].buffered == 2.0
+    return table
+
+
+def test_costs_are_means_weighted_with_what_passed() -> None:
+    table = table_of(row(1, 1, 10.0, elements=30), row(2, 1, 20.0, elements=10))
+
+    decode = table.stages[1]
+    assert decode.busy_ms == pytest.approx(12.5)
+    assert (table.at_ns, decode.name, decode.kind) == (2 * 10**9, "map(decode)", "Map")
+    assert decode.buffered == 2.0
 
 
 def test_a_reading_in_which_nothing_passed_changes_no_cost() -> None:
-    rows = np.concatenate([row(1, 1, 10.0), row(2, 1, NAN, elements=0)])
+    table = table_of(row(1, 1, 10.0), row(2, 1, NAN, elements=0))
 
-    table = make_stage_table(rows, FOUND)
-
-    assert table is not None
     assert table.stages[1].busy_ms == pytest.approx(10.0)
 
 
 def test_what_a_prefetch_seems_to_cost_is_no_work() -> None:
-    table = make_stage_table(
-        np.concatenate([row(1, 0, 0.2), row(1, 1, 0.6), row(1, 2, 1.8)]), FOUND
-    )
+    table = table_of(row(1, 0, 0.2), row(1, 1, 0.6), row(1, 2, 1.8))
 
-    assert table is not None
     assert math.isnan(table.stages[2].busy_ms)
     assert (table.stages[2].buffered, table.stages[2].buffer_size) == (2.0, 4.0)
     assert table.all_ms == pytest.approx(0.8)
@@ -79,11 +62,8 @@ def test_what_a_prefetch_seems_to_cost_is_no_work() -> None:
 
 def test_the_table_is_of_the_newest_pipeline() -> None:
     found = {**FOUND, 1: StagesFound(0, 1, ["range"], ["Range"])}
-    rows = np.concatenate([row(1, 1, 10.0), row(2, 0, 3.0, pipeline=1)])
+    table = table_of(row(1, 1, 10.0), row(2, 0, 3.0, pipeline=1), found=found)
 
-    table = make_stage_table(rows, found)
-
-    assert table is not None
     assert [(s.name, s.busy_ms) for s in table.stages] == [("range", 3.0)]
 
 
@@ -283,13 +263,10 @@ def test_where_only_the_last_stages_were_read_the_table_is_of_the_whole_pipeline
         1: StagesFound(0, 1, ["prefetch"], ["Prefetch"]),
         2: StagesFound(0, 2, ["batch"], ["BatchV2"]),
     }
-    whole = np.concatenate([row(1, 0, 1.0), row(1, 1, 10.0), row(1, 2, 0.1)])
+    whole = row(1, 0, 1.0), row(1, 1, 10.0), row(1, 2, 0.1)
+    after_the_end = table_of(*whole, row(2, 0, 0.1, pipeline=1), found=found)
+    after_another = table_of(*whole, row(2, 0, 0.1, pipeline=2), found=found)
 
-    after_the_end = make_stage_table(np.concatenate([whole, row(2, 0, 0.1, pipeline=1)]), found)
-    after_another = make_stage_table(np.concatenate([whole, row(2, 0, 0.1, pipeline=2)]), found)
-
-    assert after_the_end is not None
     assert [stage.name for stage in after_the_end.stages] == ["range", "map(decode)", "prefetch"]
     assert after_the_end.at_ns == 10**9
-    assert after_another is not None
     assert [stage.name for stage in after_another.stages] == ["batch"]

@@ -202,8 +202,12 @@ def differences(
 ) -> list[SideDifference]:
     """Return the facts in which two sides differ, by the first run of each."""
     first, second = before[0], after[0]
-    facts, others = _facts(first), _facts(second)
-    found = [one for kind in facts for one in _changed(kind, facts[kind], others[kind])]
+    found = []
+    for (kind, old), new in zip(_facts(first).items(), _facts(second).values(), strict=True):
+        for name in dict.fromkeys((*old, *new)):
+            one = SideDifference(kind, name, old.get(name, ""), new.get(name, ""))
+            if one.before != one.after:
+                found.append(one)
     known = set(RECORDED) - {*unknown(before), *unknown(after)}
     if "script" in known:
         found += _changed_lines(first.sources, second.sources)
@@ -226,15 +230,6 @@ def _facts(one: RunToCompare) -> dict[str, Mapping[str, str]]:
         "version": manifest.versions,
         "machine": {"host": one.host, "device": manifest.device},
     }
-
-
-def _changed(
-    kind: str, before: Mapping[str, str], after: Mapping[str, str]
-) -> Iterator[SideDifference]:
-    for name in dict.fromkeys((*before, *after)):
-        old, new = before.get(name, ""), after.get(name, "")
-        if old != new:
-            yield SideDifference(kind, name, old, new)
 
 
 def _changed_lines(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[SideDifference]:

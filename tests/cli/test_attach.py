@@ -30,13 +30,10 @@ from tfwatch.runs.requests import RequestSender, SwitchRequest
 from tfwatch.screens.overlays import Leave, Question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from textual.pilot import Pilot
-
     from tests.screens.canned import Canned
-    from tfwatch.judge.view import RunView
     from tfwatch.runs.writer import RunWriter
 
 
@@ -314,34 +311,6 @@ def attached_to_a_process(folder: Path) -> tuple[TfwatchApp, Canned, FoundRuns]:
         first,
         found,
     )
-
-
-async def frames_until(
-    app: TfwatchApp, pilot: Pilot[Leave], condition: Callable[[RunView], bool]
-) -> RunView:
-    """Draw frames until one shows a view that meets a condition."""
-    for _ in range(200):
-        app.frame()
-        await pilot.pause()
-        if app.live.view and condition(app.live.view):
-            return app.live.view
-    raise AssertionError("no frame shows it")
-
-
-async def test_it_goes_on_with_the_next_fit_of_the_process(tmp_path: Path) -> None:
-    app, first, found = attached_to_a_process(tmp_path)
-    async with app.run_test(size=(120, 40)) as pilot:
-        first.ended("finished").writer.close()
-        await frames_until(app, pilot, lambda view: view.is_over)
-        usual(tmp_path / "second").writer.flush()
-        found.waiting = [tmp_path / "second"]
-        view = await frames_until(
-            app, pilot, lambda view: view.snapshot.folder == tmp_path / "second"
-        )
-        assert not view.is_over
-        assert view.fit == 2
-        await pilot.press("q", "d")
-        assert app.return_value is Leave.DETACH
 
 
 async def test_quitting_with_a_fit_does_not_wait_for_the_end_of_the_next_one(

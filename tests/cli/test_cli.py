@@ -109,11 +109,6 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
             "no run '' in /nonexistent: tfwatch runs lists them",
             id="no name",
         ),
-        pytest.param(
-            ["replay", "--runs-dir", "/nonexistent", "x"],
-            "no run 'x' in /nonexistent: tfwatch runs lists them",
-            id="no such run",
-        ),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -222,12 +217,6 @@ def test_a_script_has_the_same_options_before_its_path(monkeypatch: pytest.Monke
     (options,) = asked
     assert (options.script, options.steps) == (["own.py", "--steps", "9"], 7)
     assert (options.switches, options.is_workload) == ((planned(1, "prefetch", "2"),), False)
-
-
-@pytest.mark.parametrize("option", ["-V", "--version"])
-def test_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(option) == 0
-    assert capsys.readouterr().out == f"tfwatch {__version__}\n"
 
 
 def test_the_help_of_a_workload_ends_with_its_own_arguments(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cli.commands import exit_code
 from tests.fix.test_script_fix import LINE, autopilot, recorded
 from tfwatch.cli import fix as command
 from tfwatch.cli import main
@@ -115,13 +116,7 @@ def test_the_signal_of_the_script_is_that_of_the_command(monkeypatch: pytest.Mon
     ],
 )
 def test_bad_input_is_one_sentence(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["tfwatch", *words])
-        try:
-            code = main(words)
-        except SystemExit as error:
-            code = int(error.code or 0)
-    assert code == 2
+    assert exit_code(*words) == 2
     assert capfd.readouterr().err.count("\n") == 1
 
 

@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from tfwatch.runs.run import Run
 
 
-def test_without_a_terminal_the_report_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_group(tmp_path / "one", [1, 21])
-
-    assert main(["replay", "one", "--runs-dir", str(tmp_path)]) == 2
-
-    assert capsys.readouterr().err == "tfwatch: stdout is not a terminal: use tfwatch report\n"
-
-
 def test_a_damaged_group_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_group(tmp_path / "one", [1, 21])
     (folder / "group.json").write_text("{")

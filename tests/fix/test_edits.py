@@ -209,6 +209,7 @@ found = [(x.numpy().tolist(), y["twice"].numpy().tolist()) for x, y in data]
 """
 
 
+SPLIT = "m.fit(x, validation_split=0.2"
 GENERATOR = "tf.data.Dataset.from_generator(g, output_signature=s).batch(8)"
 
 
@@ -240,40 +241,20 @@ def test_batches_of_a_generator_are_those_of_its_rows() -> None:
             "other arguments than its size",
         ),
         ("take_first", "d.cache().batch(2).take(9)", "no calls of take right after cache"),
-        (
-            "take_first",
-            "d = d.cache()\nt = d.take(8)\nv = d.skip(8)",
-            "no calls of take right after",
-        ),
-        (
-            "take_first",
-            "d = d.cache()\nd = d.take(len(d) // 2)",
-            "no calls of take right after cache",
-        ),
+        ("take_first", "d = d.cache()\nt = d.take(8)\nv = d.skip(8)", "no calls of take right"),
+        ("take_first", "d = d.cache()\nd = d.take(len(d) // 2)", "no calls of take right"),
         ("batch_first", "d = d.map(f)\nt = d.batch(8)\nv = d.take(4)", "no calls of batch right"),
-        (
-            "batch_first",
-            "d = r.map(lambda x: d)\nd = d.batch(8)",
-            "no calls of batch right after map",
-        ),
+        ("batch_first", "d = r.map(lambda x: d)\nd = d.batch(8)", "no calls of batch right"),
         ("batches_from_generator", f"x = 1; {GENERATOR}", "another statement begins its line"),
         ("batches_from_generator", f"if a:\n    pass\nelif b: {GENERATOR}", "begins its line"),
         ("batches_from_generator", f"@f({GENERATOR})\ndef g(): pass\n", "begins its line"),
         ("batches_from_generator", f"x = 1; \\\n{GENERATOR}", "the changed script is no Python"),
         ("num_parallel_calls", "import tensorflow as tf\nn += 1; d = d.map(f)", "begins its line"),
         ("validation_freq", "m.fit(x)", "no calls of fit"),
-        (
-            "validation_freq",
-            "m.fit(x, validation_split=0.2, validation_freq=2)",
-            "fit has validation_freq=2",
-        ),
+        ("validation_freq", f"{SPLIT}, validation_freq=2)", "fit has validation_freq=2"),
         ("deterministic", "d.map(f)", "no map has num_parallel_calls"),
         ("batch_size", "d.batch(8)\ne.batch(16)", "2 numbers of a batch size"),
-        (
-            "mixed_bfloat16",
-            "import keras\nkeras.config.set_dtype_policy('float16')\n",
-            "a policy of its own",
-        ),
+        ("mixed_bfloat16", "k.set_dtype_policy('float16')", "a policy of its own"),
         ("mixed_bfloat16", "x = 1\n", "does not import keras"),
         ("float32", "k.set_global_policy('float64')", "not mixed_float16"),
         ("cudnn", "a = LSTM(8)", "no layer has unroll=True"),

@@ -71,17 +71,6 @@ def test_the_page_says_what_the_run_was_judged_to_be(tmp_path: Path) -> None:
     assert findings
 
 
-def test_a_switch_has_a_row(tmp_path: Path) -> None:
-    run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED)
-    (switch,) = judged_json(JudgedRun(run))["switches"]
-
-    page = page_of(run)
-
-    assert switch["answer"] == "faster"
-    (row,) = [row for row in rows_of(page) if "prefetch off → 4 at step 101" in row[-1]]
-    assert f"{switch['speedup']:.2f} x faster" in row[-1]
-
-
 def test_the_chart_stacks_the_parts_of_the_steps_of_each_column(tmp_path: Path) -> None:
     rows = make_steps(np.repeat([5.0, 15.0], [50, 50]), compute=10.0, host=5.0)
     run = open_written(tmp_path / "run", rows, RunEnded(2_500_000_000, "finished", 100))

@@ -70,6 +70,13 @@ EXPERIMENTS: tuple[Event, ...] = (
 )
 
 
+def sound(found: dict[str, Any]) -> dict[str, Any]:
+    """Return an object that is as the schema says, and as JSON can hold it."""
+    SCHEMA.validate(found)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    return found
+
+
 def with_stages(folder: Path | None) -> Canned:
     run = Canned(folder).started().steps(100, STARVING).staged(*STAGES)
     run.switched("prefetch", "off", "4").steps(100, COMPUTE_BOUND)
@@ -96,11 +103,7 @@ def test_a_run_of_each_kind_is_as_the_schema_says(
     run = make(tmp_path / "run")
     run.writer.flush()
 
-    found = as_json(read_back(run.writer, run.clock))
-
-    SCHEMA.validate(found)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert at(found, shown)
+    assert at(sound(as_json(read_back(run.writer, run.clock))), shown)
 
 
 @pytest.mark.parametrize(
@@ -120,11 +123,7 @@ def test_a_run_of_each_kind_is_as_the_schema_says(
 def test_a_written_run_is_as_the_schema_says(
     rows: Rows, events: tuple[Event, ...], shown: str, tmp_path: Path
 ) -> None:
-    found = as_json(open_written(tmp_path / "run", rows, *events))
-
-    SCHEMA.validate(found)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert at(found, shown)
+    assert at(sound(as_json(open_written(tmp_path / "run", rows, *events))), shown)
 
 
 def at(document: dict[str, Any], path: str) -> Any:
@@ -135,10 +134,7 @@ def at(document: dict[str, Any], path: str) -> Any:
 
 
 def test_hostile_text_is_plain_json(tmp_path: Path) -> None:
-    found = as_json(hostile_run(tmp_path / "run"))
-
-    SCHEMA.validate(found)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    sound(as_json(hostile_run(tmp_path / "run")))
 
 
 def test_the_figures_of_a_setting_are_of_its_steps(tmp_path: Path) -> None:

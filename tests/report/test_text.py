@@ -265,16 +265,6 @@ def test_of_tensorflows_log_the_lines_that_cost_something_are_named(tmp_path: Pa
 # -- what the switches did -------------------------------------------------------------------------
 
 
-def test_a_switch_has_its_effect(tmp_path: Path) -> None:
-    run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED)
-
-    (line,) = (line for line in text_of(run, str(tmp_path)) if line.startswith("switched: "))
-
-    assert (
-        line == "switched: prefetch off → 4 at step 101: 1.77 x faster (1.77 to 1.77) over 99 steps"
-    )
-
-
 def test_a_refused_experiment_is_explained(tmp_path: Path) -> None:
     note = Noted(0, "A/B test ended before it began: the run is over", is_refusal=True)
     run = open_written(tmp_path / "run", plain(8), Noted(0, "experimental"), note, FINISHED)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
 from tfwatch.cli.named_runs import find_training, readable
-from tfwatch.cli.screen_host import make_app, make_checkup, show_app
+from tfwatch.cli.screen_host import make_checkup, show_app
 from tfwatch.core.errors import BadInputError
 from tfwatch.notices import Notifier
 from tfwatch.runs.folder import SLOW_S, call_and_report
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
+    from tfwatch.app import TfwatchApp
     from tfwatch.runs.run import Run
 
 
@@ -116,7 +117,13 @@ def show_run(
         "notifier": notifier,
         **attached,
     }
+
+    def make(**terminal: Any) -> TfwatchApp:
+        from tfwatch.app import TfwatchApp
+
+        return TfwatchApp(reader, requests, **given, **terminal)
+
     try:
-        return show_app(lambda **terminal: make_app(reader, requests, **given, **terminal))
+        return show_app(make)
     finally:
         notifier.close()

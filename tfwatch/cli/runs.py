@@ -172,7 +172,6 @@ def why_kept(folder: Path, *, by_limit: bool = False) -> str:
 
 
 def _written_s_ago(folder: Path) -> float:
-    """Return the seconds since a file of a folder was written."""
     found = filter(None, map(_lstat, folder.rglob("*")))
     return SYSTEM.wall_ns() / 1e9 - max((one.st_mtime for one in found), default=0.0)
 

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfwatch.terminal.capture import (
     Capture,
@@ -124,13 +124,6 @@ def show_app(make: Callable[..., ThemedApp]) -> int:
     if received:
         return 128 + received[0]
     return 1 if left is None else 0
-
-
-def make_app(*args: Any, **given: Any) -> ThemedApp:
-    """Return the live screen; the arguments are those of `tfwatch.app.TfwatchApp`."""
-    from tfwatch.app import TfwatchApp
-
-    return TfwatchApp(*args, **given)
 
 
 def make_checkup(runs_dir: Path) -> RunCheckup:

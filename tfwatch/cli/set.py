@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.requests import Request, SwitchRequest
+    from tfwatch.runs.requests import SwitchRequest
 
 #: Whether a request failed, and its result as lines.
 Result: TypeAlias = tuple[bool, str]
@@ -62,16 +62,13 @@ def set_knobs(args: argparse.Namespace) -> int:
         if refused := _why_not(change, begin.manifest):
             name = option_name(change.knob)
             raise BadInputError(f"{folder.name} does not switch {name}: {refused}")
-    for change in changes:
-        _request(folder, change, option_name(change.knob))
-    if traces:
-        _request(folder, ProfileRequest("command"), _TRACE)
+    wanted = [*changes, *([None] if traces else [])]
+    for one in wanted:
+        _request(folder, one)
     results, seen = [], len(begin.events)
-    for change in changes:
-        known = _known_result(change, settings, begin.manifest)
-        results.append((False, known) if known else _wait(run, change, seen, until_ns))
-    if traces:
-        results.append(_wait(run, None, seen, until_ns))
+    for one in wanted:
+        known = _known_result(one, settings, begin.manifest) if one else ""
+        results.append((False, known) if known else _wait(run, one, seen, until_ns))
     failed = any(has_failed for has_failed, _ in results)
     return write(sys.stdout, "".join(f"{line}\n" for _, line in results)) or int(failed)
 
@@ -100,15 +97,17 @@ def _changes(words: Sequence[str], *, needs_change: bool) -> tuple[str | None, l
         raise BadInputError(str(error)) from error
 
 
-def _request(folder: Path, request: Request, name: str) -> None:
-    """Append the request.
+def _request(folder: Path, change: SwitchRequest | None) -> None:
+    """Request a change; None: a profile.
 
     Raises:
         BadInputError: the run takes none.
     """
+    request = change or ProfileRequest("command")
     try:
         call_and_report(lambda: append(folder, request), folder)
     except NoRequestsError as error:
+        name = option_name(change.knob) if change else _TRACE
         raise BadInputError(f"{name}: {error}") from error
 
 

@@ -53,7 +53,6 @@ def main(argument: str) -> None:
 
 
 def _write(results: TextIO, **values: Any) -> None:
-    """Write one line."""
     results.write(json.dumps(values) + "\n")
     results.flush()
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.core.events import ExperimentEnded, SwitchFailed
 from tfwatch.core.knobs import option_name
 from tfwatch.report.facts import if_any, mapping, number, record, text, texts, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.judge.judged_run import JudgedRun
 
 _ANSWERS = ("faster", "slower", "same", "unclear")
 
@@ -104,15 +100,3 @@ AUTOPILOT = (
         "knobs", "the final settings", lambda one: by_name(one.ended.knobs) if one.ended else None
     ),
 )
-
-
-def all_switches(judged: JudgedRun) -> list[Comparison | SwitchFailed]:
-    """Return every switch with its effect, then those that failed or that the run ended before."""
-    events = judged.run.events
-    without = [one for one in events if isinstance(one, SwitchFailed)]
-    return [*judged.switches, *without]
-
-
-def experiments(judged: JudgedRun) -> list[ExperimentEnded]:
-    """Return every A/B test that ended."""
-    return judged.run.events.of(ExperimentEnded)

@@ -10,7 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.core.events import ROLES, EpochEnded, SensorMissing
+from tfwatch.core.events import (
+    ROLES,
+    EpochEnded,
+    ExperimentEnded,
+    SensorMissing,
+    SwitchFailed,
+)
 from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.switching_state import autopilot_runs
 from tfwatch.judge.forecasts.forecast import Forecast
@@ -21,15 +27,7 @@ from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.profile.step_parts import step_parts
 from tfwatch.judge.steps.stalls import UNEXPLAINED
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
-from tfwatch.report.effects import (
-    AUTOPILOT,
-    EXPERIMENT,
-    STEADY,
-    SWITCH,
-    all_switches,
-    by_name,
-    experiments,
-)
+from tfwatch.report.effects import AUTOPILOT, EXPERIMENT, STEADY, SWITCH, by_name
 from tfwatch.report.facts import (
     anything,
     as_object,
@@ -321,9 +319,17 @@ RUN = (
     text("split", "how the parts are separated", _split_method),
     record("pipeline", "the stages by tf.data's own model", _PIPELINE_FACTS, lambda j: j),
     record("profile", "the step by layer, as profiled last", _PROFILE, "situation.profile"),
-    rows("switches", "live switches of knobs", SWITCH, all_switches),
     rows(
-        "experiments", "A/B tests; their switches are not among `switches`", EXPERIMENT, experiments
+        "switches",
+        "live switches of knobs",
+        SWITCH,
+        lambda j: [*j.switches, *j.run.events.of(SwitchFailed)],
+    ),
+    rows(
+        "experiments",
+        "A/B tests; their switches are not among `switches`",
+        EXPERIMENT,
+        lambda j: j.run.events.of(ExperimentEnded),
     ),
     rows("autopilot", "runs of the autopilot", AUTOPILOT, lambda j: autopilot_runs(j.run.events)),
     rows("stalls", "stretches of steps that starved", STALL, "stalls"),

@@ -83,7 +83,8 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
     blocks = [
         (0, [*filter(None, [before]), outcome_text(judged), *errors]),
         (0, list(filter(None, [divergences_text(run)]))),
-        (2, _others(judged)),
+        # What other programs took stands before all times.
+        (2, [one_line(one.sentence) for one in judged.findings if one.kind == "other-programs"]),
         (5, _not_separated(run)),
         (4, list(filter(None, [time_bar(judged.time_breakdown.total)]))),
         (6, _step(judged)),
@@ -92,7 +93,8 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
         (1, _code(judged.losses, columns)),
         *((5, [line]) for line in _warnings(judged)),
         (5, _changes(judged)),
-        (6, _refusal(run)),
+        # Why the last A/B test did not begin.
+        (6, [one_line(one.text) for one in run.events.of(Noted) if one.is_refusal][-1:]),
         (0, _recorded(run, home)),
     ]
     return "\n".join(line for lines in _fitting(blocks, columns) for line in lines)
@@ -156,11 +158,6 @@ def failure(run: Snapshot) -> list[str]:
     if run.ended and run.ended.detail and not run.ended.is_by_user:
         return [one_line(run.ended.detail)]
     return []
-
-
-def _others(judged: JudgedRun) -> list[str]:
-    """Return what other programs took: it stands before all times."""
-    return [one_line(one.sentence) for one in judged.findings if one.kind == "other-programs"]
 
 
 def _not_separated(run: Snapshot) -> list[str]:
@@ -270,11 +267,6 @@ def _changes(judged: JudgedRun) -> list[str]:
     changes = changes_of_run(judged.run, judged.switches)
     more = f"; {units.counted(len(changes) - 1, 'earlier change')}" if changes[1:] else ""
     return [one_line(f"switched: {one.text}{more}") for one in changes[-1:]]
-
-
-def _refusal(run: Snapshot) -> list[str]:
-    """Return why the last A/B test did not begin."""
-    return [one_line(one.text) for one in run.events.of(Noted) if one.is_refusal][-1:]
 
 
 # -- the record ------------------------------------------------------------------------------------

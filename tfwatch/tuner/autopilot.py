@@ -212,7 +212,6 @@ class _AutopilotJob:
     # -- events -----------------------------------------------------------------------------------
 
     def _publish_made(self, move: Move) -> None:
-        """Publish a requested move."""
         known = move.forecast
         self._driver.publish(
             MoveMade(
@@ -226,7 +225,6 @@ class _AutopilotJob:
     def _publish_judged(
         self, move: Move, before: Breakdown, after: Breakdown | None, is_kept: bool, reason: str
     ) -> None:
-        """Publish the verdict of a move."""
         self._driver.publish(
             MoveJudged(
                 self._driver.now_ns(),

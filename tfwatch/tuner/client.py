@@ -233,7 +233,6 @@ class Driver:
             raise Interrupt("cancelled")
 
     def _read_requests(self) -> None:
-        """Read what the user has requested."""
         for line in self._requests.read():
             request = line.request
             if isinstance(request, SwitchRequest) and request.by in BY_USER:

@@ -278,7 +278,10 @@ class ScriptThread(Script):
             with as_main(self._words):
                 runpy.run_path(self._words[0], run_name="__main__")
         except SystemExit as ended:
-            return _code_of(ended)
+            if ended.code is None or isinstance(ended.code, int):
+                return ended.code or 0
+            sys.stderr.write(f"{ended.code}\n")  # as Python prints it
+            return 1
         except BaseException as error:  # noqa: BLE001  the script's own: its end, as of a process
             sys.last_value = error  # of which the run of a loop takes its reason
             if not (isinstance(error, KeyboardInterrupt) and self._is_stopping):
@@ -296,14 +299,6 @@ class ScriptThread(Script):
 def _fits() -> Any:
     """Return the module of the runs of `fit`; None where no script has Keras."""
     return sys.modules.get("tfwatch.watch.fit.fit_runs")
-
-
-def _code_of(ended: SystemExit) -> int:
-    """Return the exit code; a text is printed, as Python does."""
-    if ended.code is None or isinstance(ended.code, int):
-        return ended.code or 0
-    sys.stderr.write(f"{ended.code}\n")
-    return 1
 
 
 # -- in the foreground -----------------------------------------------------------------------------

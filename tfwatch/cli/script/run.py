@@ -258,7 +258,6 @@ def _follow(runs: ScriptRuns, options: RunOptions) -> FollowedScript:
 
 
 def _run_on_screen(options: RunOptions) -> Ran:
-    """Run the script under the live screen."""
     from tfwatch.cli.script.session import run_on_screen
 
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())

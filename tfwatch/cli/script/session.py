@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli.screen_host import ScreenHost, make_app, make_checkup
+from tfwatch.cli.screen_host import ScreenHost, make_checkup
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import fails_open, printable
 from tfwatch.notices import Notifier
@@ -211,7 +211,9 @@ class ScriptSession:
         return self._script.waiting
 
     def _make_app(self, **terminal: Any) -> ThemedApp:
-        return make_app(
+        from tfwatch.app import TfwatchApp
+
+        return TfwatchApp(
             self._reader,
             None,
             tuner=self._followed.tuner,

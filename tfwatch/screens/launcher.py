@@ -139,7 +139,7 @@ class LauncherApp(ThemedApp):
     #script {{ height: 1; margin: 1 1 0 1; }}
     #script Static {{ width: auto; }}
     Input {{ width: 1fr; height: 1; border: none; padding: 0; }}
-    Input > .input--placeholder {{ color: $foreground 75%; }}
+    Input > .input--placeholder, Input > .input--suggestion {{ color: $foreground 75%; }}
     #command {{ height: 1; padding: 0 1; text-wrap: nowrap; }}
     #scripts {{ height: auto; display: none; }}
     #runs {{ height: 1fr; min-height: 5; }}

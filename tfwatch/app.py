@@ -103,7 +103,9 @@ class TfwatchApp(ThemedApp):
             return
         if isinstance(self.screen, Question) and self._is_over():
             self.screen.dismiss(None)
-        if self._runs and self.screen is self.live and not self._leaves_with_run():
+        # The next run of another process' training is not its own: the screen leaves with this one.
+        stays = not (self._is_attached and self._leaving)
+        if self._runs and self.screen is self.live and stays:
             self._show_newest_run(self._runs)
             if has_ended and self._runs.folder is None:
                 self.exit_with(Leave.LEFT)  # it has no run to look at
@@ -117,11 +119,6 @@ class TfwatchApp(ThemedApp):
         writer: Any = getattr(self._driver, "_writer_thread", None)
         queue = getattr(writer, "_queue", None)
         return queue is not None and not (queue.empty() and select([], [writer], [], 0)[1])
-
-    def _leaves_with_run(self) -> bool:
-        """Return whether the screen of another process' training leaves with this run: the next one
-        is not its own."""
-        return self._is_attached and self._leaving
 
     def _show_newest_run(self, runs: ScriptRuns) -> None:
         is_first = runs.folder is None

@@ -22,25 +22,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_output_of_native_code_goes_to_the_log(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_goes_to_the_log_and_tfwatchs_own_to_the_user(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     libc = ctypes.CDLL(None)
     with Capture() as terminal:
         libc.write(1, b"to one\n", 7)
         libc.write(2, b"to two\n", 7)
-        os.write(1, b"from os\n")
-        assert terminal.end_of_log() == "  to one\n  to two\n  from os\n"
-    assert capfd.readouterr() == ("", "")
-
-
-def test_prints_go_to_the_log_and_tfwatchs_own_output_to_the_user(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    with Capture() as terminal:
         sys.stdout.write("a print\n")
         sys.stderr.write("a warning\n")
         terminal.out.write("the summary\n")
         terminal.err.write("progress\n")
-        assert terminal.end_of_log() == "  a print\n  a warning\n"
+        assert terminal.end_of_log() == "  to one\n  to two\n  a print\n  a warning\n"
     assert capfd.readouterr() == ("the summary\n", "progress\n")
 
 

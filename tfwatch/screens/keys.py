@@ -6,7 +6,6 @@ Each key undoes itself, or changes only the view, or asks first.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from tfwatch.core.knobs import KNOBS, PREFETCH
 from tfwatch.judge.profile.profiling import IN_COMPUTE
 from tfwatch.screens.basics.keyline import Key
 from tfwatch.screens.live.header import epoch_text
-from tfwatch.screens.live.timeline.widget import KEYS, LOOK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 SETTINGS, STAGES, EVENTS, MACHINE, LOG, LOSS = range(1, 7)
 
 SWITCH = Binding.Group("switch the input pipeline")
+LOOK = Binding.Group("view")
 RUN = Binding.Group("the run")
 ROWS = Binding.Group("in the focused pane")
 
@@ -56,9 +55,18 @@ LIVE_BINDINGS = [
         ("k", "ask('switch_to_kept')", "k", "what the autopilot found for this script before"),
         ("u", "ask('undo')", "u", "undo the last switch"),
     ),
-    *(replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS),
     *_keys(
         LOOK,
+        ("space", "timeline('freeze')", "space", "freeze the charts, or follow again"),
+        ("left", "timeline('look(-1)')", "left", "move back by half a window"),
+        ("right", "timeline('look(1)')", "right", "move forward by half a window"),
+        ("end", "timeline('live')", "end", "follow the run again"),
+        (
+            "z",
+            "timeline('zoom')",
+            "z",
+            "zoom out, up to the whole run; then to the seconds again",
+        ),
         ("e", "explain", "e", "profile a few steps: which layer, metric or optimizer takes them?"),
         ("1", "pane(1)", "1", "the settings, and the effect of the newest switch"),
         ("2", "pane(2)", "2", "the input pipeline, stage by stage"),

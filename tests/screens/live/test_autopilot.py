@@ -39,25 +39,20 @@ async def test_f_starts_the_autopilot_and_f_again_ends_it(tmp_path: Path) -> Non
         assert show.tuner.jobs == [Autopilot(), None]
 
 
-async def test_its_end_is_one_sentence(tmp_path: Path) -> None:
+async def test_its_end_is_one_sentence_and_that_of_another_terminals_an_event(
+    tmp_path: Path,
+) -> None:
     async with shown(starving(tmp_path)) as show:
-        await show.press("f")
-        run = show.run.event(AutopilotBegan, step=show.run.step)
-        why = {"cause": "not_starving", "reason": "data wait is only 3 % of a step"}
-        run.event(AutopilotEnded, step=run.step, steps=0, **why).doing(Phase.COMPUTE, 0.001)
-        await show.frame()
-        (note,) = show.app._notifications
-        assert note.message == "autopilot: nothing to gain: data wait is only 3 % of a step"
+        for is_own in (False, True):
+            if is_own:
+                await show.press("f")
+            run = show.run.event(AutopilotBegan, step=show.run.step)
+            why = {"cause": "not_starving", "reason": "data wait is only 3 % of a step"}
+            run.event(AutopilotEnded, step=run.step, steps=0, **why).doing(Phase.COMPUTE, 0.001)
+            await show.frame()
+            notes = [note.message for note in show.app._notifications]
+            assert notes == ["autopilot: nothing to gain: data wait is only 3 % of a step"] * is_own
+            assert "F autopilot: nothing to gain" in show.words
         show.app.clear_notifications()
         await show.frame()
         assert not show.app._notifications, "once"
-
-
-async def test_the_end_of_another_terminals_autopilot_is_an_event_alone(tmp_path: Path) -> None:
-    async with shown(starving(tmp_path)) as show:
-        run = show.run.event(AutopilotBegan, step=show.run.step)
-        why = {"cause": "not_starving", "reason": "data wait is only 3 % of a step"}
-        run.event(AutopilotEnded, step=run.step, steps=0, **why).doing(Phase.COMPUTE, 0.001)
-        await show.frame()
-        assert not show.app._notifications
-        assert "F autopilot: nothing to gain" in show.words

@@ -68,8 +68,11 @@ class RunHeader(ViewPane):
         yield 2, row(_step(view.snapshot))
         yield 0, row((moment, "$text-warning bold"))
         runs = runs and not moment
-        yield 1, row((_speed(view) if runs else "", "bold"))
-        yield 1, row(_eta(view) if runs and view.snapshot.latest else "")
+        per_s, left_s = view.snapshot.examples_s, view.situation.left_s
+        if runs and per_s is not None:
+            yield 1, row((f"{units.count(round(per_s))} examples/s", "bold"))
+        if runs and left_s is not None and view.snapshot.latest:
+            yield 1, row(f"ETA {_duration(left_s)}")
 
     def _bar(self, snapshot: Snapshot) -> Content:
         """Draw the finished share of the epoch; nothing where its length is unknown."""
@@ -128,16 +131,6 @@ def _moment(view: RunView) -> str:
     if newest is None or newest.settled or view.is_over:
         return ""
     return f"{newest.change.words}: {steps_text(newest)}"
-
-
-def _speed(view: RunView) -> str:
-    per_s = view.snapshot.examples_s
-    return "" if per_s is None else f"{units.count(round(per_s))} examples/s"
-
-
-def _eta(view: RunView) -> str:
-    left_s = view.situation.left_s
-    return "" if left_s is None else f"ETA {_duration(left_s)}"
 
 
 def _duration(seconds: float) -> str:

@@ -102,16 +102,6 @@ def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
     return tuple(rows)
 
 
-def title(view: RunView, live: bool) -> str:
-    """Return the title of the settings; a read-only run, a finished one and an awaited one have
-    their own."""
-    if view.is_over:
-        return "settings at the end of the run"
-    if view.awaits_fit:
-        return "settings"
-    return "live switches" if live else "settings, read only: tfwatch attach has the keys"
-
-
 #: The note beside a value of the script's own.
 _AS_WRITTEN = "as in the script, with what TensorFlow adds"
 #: The note beside a knob that asks first.
@@ -249,7 +239,14 @@ class KnobsPane(FramedPane):
 
     def take_news(self, view: RunView) -> None:
         super().take_news(view)
-        self.set_titles(title(view, view.situation.live), "")
+        if view.is_over:
+            self.set_titles("settings at the end of the run")
+        elif view.awaits_fit:
+            self.set_titles("settings")
+        elif view.situation.live:
+            self.set_titles("live switches")
+        else:
+            self.set_titles("settings, read only: tfwatch attach has the keys")
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view = self.view

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.log_lines import meaning_of
 from tfwatch.screens.basics.pane import FRAME_CSS, Titled, strip_of
-from tfwatch.screens.basics.text import plain, row, wrap_text
+from tfwatch.screens.basics.text import QUIET_COLOUR, plain, row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -218,6 +218,9 @@ class EventsPane(RowList):
 # -- the log ---------------------------------------------------------------------------------------
 
 
+_NO_OUTPUT = ("no output yet", QUIET_COLOUR)
+
+
 class LogPane(RowList):
     """The lines, each explained where it is known."""
 
@@ -236,9 +239,8 @@ class LogPane(RowList):
     #: Oldest first.
     lines: tuple[str, ...] = ()
 
-    def __init__(self, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._folded: list[Part] = []
+    #: The rows of the wrapped lines.
+    _folded: Sequence[Part] = ()
 
     def on_mount(self) -> None:
         self.set_titles("log")
@@ -262,9 +264,7 @@ class LogPane(RowList):
 
     def _fold(self) -> None:
         width = max(self.scrollable_content_region.width, 20)
-        self._folded = list(_folded(map(plain, self.lines), width))
-        if not self.lines:
-            self._folded.append(("no output yet", "$foreground 65%"))
+        self._folded = list(_folded(map(plain, self.lines), width)) or [_NO_OUTPUT]
         self.rows_changed()
 
 

@@ -154,18 +154,15 @@ class LiveScreen(Screen[None]):
         self._arrange()
 
     @property
-    def is_shown(self) -> bool:
-        """True from the first paint on, until the app closes."""
-        return self.is_mounted and self.is_running and bool(self.children)
-
-    @property
     def live(self) -> bool:
         """True where keys reach the training."""
         return self._switch_requests.requests is not None
 
     def frame(self) -> None:
         """Read the run's new data and draw it; skip frames while they cost too much CPU."""
-        if self._skip or not self.is_shown:
+        # From the first paint on, until the app closes.
+        is_shown = self.is_mounted and self.is_running and self.children
+        if self._skip or not is_shown:
             self._skip = max(self._skip - 1, 0)
             return
         view = self._read()

@@ -19,7 +19,7 @@ from tfwatch.tuner.autopilot import Autopilot
 from tfwatch.tuner.experiment import Experiment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tfwatch.core.clock import Clock
     from tfwatch.judge.view import RunView
@@ -65,17 +65,12 @@ class SwitchRequests:
         failures = self.requests.take_failures() if self.requests else []
         if failures:
             self.asks = []
-        return [*failures, *self._take_end(view)]
-
-    def _take_end(self, view: RunView) -> Iterator[str]:
-        """Yield how the job of this screen ended, once."""
-        newer = () if self._began is None else view.snapshot.events[self._began :]
-        for event in newer:
+        for event in () if self._began is None else view.snapshot.events[self._began :]:
             is_refused = isinstance(event, Noted) and event.is_refusal
             if is_refused or isinstance(event, ExperimentEnded | AutopilotEnded):
                 self._began = None
-                yield sentence_of(event, view.snapshot)
-                return
+                return [*failures, sentence_of(event, view.snapshot)]
+        return failures
 
     def is_held(self, key: str) -> bool:
         """Return True where this press is the repeat of a held-down key."""

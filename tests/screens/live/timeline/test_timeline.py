@@ -18,8 +18,9 @@ from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.view import Follower
 from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.text import QUIET_COLOUR
+from tfwatch.screens.keys import LIVE_BINDINGS
 from tfwatch.screens.live.timeline.picture import GUTTER, WIDE
-from tfwatch.screens.live.timeline.widget import KEYS, Timeline
+from tfwatch.screens.live.timeline.widget import Timeline
 from tfwatch.screens.themes import _ASCII, ThemedApp
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ STARVED, COMPUTE_BOUND = (10.0, 13.0, 1.0), (0.2, 13.0, 1.0)
 
 class TimelineApp(ThemedApp):
     CSS = "Timeline { height: 1fr; }"
-    BINDINGS = [replace(key, action=f"timeline({key.action!r})") for key in KEYS]  # noqa: RUF012
+    BINDINGS = [key for key in LIVE_BINDINGS if key.action.startswith("timeline")]  # noqa: RUF012
 
     def compose(self) -> ComposeResult:
         yield Timeline(is_fine=self._unicode)

@@ -153,20 +153,15 @@ def _in_view(rows: Rows, bars: Bars) -> Rows:
 
 
 def _columns(values: Floats, at_s: Floats, bars: Bars, now_s: float) -> Floats:
-    means = sample_columns(at_s, values.astype(np.float64), bars.starts_s, _HOLD_S)
-    means[(bars.starts_s < 0) | (bars.starts_s > now_s)] = np.nan
-    return means
-
-
-def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float) -> Floats:
     """Return the mean of the samples in each column; a column without samples gets the one that
     covers it.
 
-    A sample covers the time since the one before it, at most `hold_s` seconds; columns after the
+    A sample covers the time since the one before it, at most `_HOLD_S` seconds; columns after the
     last sample are unknown. `at_s` rises.
     """
+    starts_s = bars.starts_s
     out = np.full(len(starts_s), np.nan)
-    since_s = np.maximum(at_s - hold_s, np.concatenate([[-np.inf], at_s[:-1]]))
+    since_s = np.maximum(at_s - _HOLD_S, np.concatenate([[-np.inf], at_s[:-1]]))
     known = np.isfinite(values)
     at_s, values, since_s = at_s[known], values[known], since_s[known]
     if not len(at_s):
@@ -180,6 +175,7 @@ def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float
     counts = np.bincount(column[inside], minlength=len(out))
     sums = np.bincount(column[inside], weights=values[inside], minlength=len(out))
     out[counts > 0] = sums[counts > 0] / counts[counts > 0]
+    out[(starts_s < 0) | (starts_s > now_s)] = np.nan
     return out
 
 

@@ -95,12 +95,6 @@ class Cells:
     height: Bytes
 
 
-def column_width(target_s: float, columns: int) -> float:
-    """Return the narrowest width, seconds, with which `columns` columns show at least
-    `target_s`."""
-    return next((width for width in WIDTHS_S if width * columns >= target_s), WIDTHS_S[-1])
-
-
 def bars_of_time(columns: TimeColumns) -> Bars:
     """Make bars of columns of time.
 

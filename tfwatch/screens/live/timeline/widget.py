@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual.binding import Binding
 from textual.strip import Strip
 
 from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled
@@ -26,22 +25,6 @@ if TYPE_CHECKING:
     from tfwatch.screens.live.timeline.lanes import Label, Line
     from tfwatch.screens.live.timeline.step_bars import Bars
 
-LOOK = Binding.Group("view")
-
-
-def _key(keys: str, action: str, does: str) -> Binding:
-    shown = keys.partition(",")[0]
-    return Binding(keys, action, does, key_display=shown, tooltip=does, group=LOOK, show=False)
-
-
-#: The live screen binds these keys, wherever the focus is.
-KEYS = (
-    _key("space", "freeze", "freeze the charts, or follow again"),
-    _key("left", "look(-1)", "move back by half a window"),
-    _key("right", "look(1)", "move forward by half a window"),
-    _key("end", "live", "follow the run again"),
-    _key("z", "zoom", "zoom out, up to the whole run; then to the seconds again"),
-)
 _FULL = re.compile("(█+)")
 
 

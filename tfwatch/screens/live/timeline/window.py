@@ -11,10 +11,10 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.sums import BUCKET_S
 from tfwatch.screens.live.timeline.step_bars import (
+    WIDTHS_S,
     BarPart,
     Bars,
     bars_of_time,
-    column_width,
     with_open_step,
 )
 
@@ -64,13 +64,14 @@ def bars_in_view(snapshot: Snapshot, view: View, columns: int) -> Bars:
 
 
 def width_s(snapshot: Snapshot, view: View, columns: int) -> float:
-    """Return the width of a column in seconds.
+    """Return the width of a column in seconds: the narrowest that shows the span of the zoom.
 
     A run that is over fills all columns; another would shift in each frame.
     """
     if view.zoom is Zoom.ALL and snapshot.life.is_over:
         return max(snapshot.now_s / columns, BUCKET_S)
-    return column_width(_SPAN_S.get(view.zoom, snapshot.now_s + BUCKET_S), columns)
+    span_s = _SPAN_S.get(view.zoom, snapshot.now_s + BUCKET_S)
+    return next((width for width in WIDTHS_S if width * columns >= span_s), WIDTHS_S[-1])
 
 
 def _end_s(snapshot: Snapshot, view: View, columns: int) -> float:

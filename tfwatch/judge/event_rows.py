@@ -77,8 +77,6 @@ _EPOCH_BITS = 0xFFFF
 RowText: TypeAlias = tuple[str, str, str]
 #: The facts that can become a row.
 RowSource: TypeAlias = facts.Event | Stall | LogFinding
-
-
 #: Seconds since the clock origin, and the fact.
 _Timed: TypeAlias = tuple[float, RowSource]
 #: Styles of a switch or test, of trouble to look at, and of a loss.

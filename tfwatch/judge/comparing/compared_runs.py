@@ -268,7 +268,7 @@ def assumed_share(sides: Sides) -> float:
 def alternate(sides: Sides) -> bool:
     """Return whether the runs of two sides alternate in time: neither side ends before the other
     begins."""
-    first, second = ([run.start_s for run in side] for side in sides)
+    first, second = ([run.run.manifest.origin_wall_ns for run in side] for side in sides)
     return max(first) > min(second) and max(second) > min(first)
 
 

@@ -50,11 +50,6 @@ class RunToCompare:
         """The path of its folder."""
         return str(self.run.folder.resolve()) if self.run.folder else self.name
 
-    @property
-    def start_s(self) -> float:
-        """Its start, seconds since 1970."""
-        return self.run.manifest.origin_wall_ns / 1e9
-
     @cached_property
     def rows(self) -> Rows:
         """The steady steps of its last setting, at most 500 000."""

@@ -131,14 +131,14 @@ def divergence_text(began: LossDiverged) -> str:
 
 
 def divergences_text(run: Snapshot) -> str:
-    """Return in one line when the loss of a run was NaN or infinite; empty where it never was."""
-    began = run.events.of(LossDiverged)
-    if not began:
+    """Return in one line when the loss of a run was NaN or infinite, the last time; empty where it
+    never was."""
+    began = run.events.newest(LossDiverged)
+    if began is None:
         return ""
-    times = f" ({len(began)} times NaN or infinite)" if len(began) > 1 else ""
     if current_divergence(run):
-        return f"{divergence_text(began[-1])}{times}"
-    return f"loss was {began[-1].loss} from {_which(began[-1])} on, finite again at the end{times}"
+        return divergence_text(began)
+    return f"loss was {began.loss} from {_which(began)} on, finite again at the end"
 
 
 # -- layers that are frozen ------------------------------------------------------------------------

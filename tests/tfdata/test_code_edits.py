@@ -52,88 +52,72 @@ def edits_of(data: Any) -> tuple[CodeEdit, ...]:
     return script.edits
 
 
+#: A script, and the same with both knobs' changes; PARALLEL stands for the argument of autotuning.
 SCRIPTS = {
     "lines": (
         "data = data.map(triple)\ndata = data.batch(3)\n",
-        (
-            "data = data.map(triple, num_parallel_calls=tf.data.AUTOTUNE)\ndata ="
-            " data.batch(3).prefetch(4)"
-        ),
+        "data = data.map(triple, PARALLEL)\ndata = data.batch(3).prefetch(4)",
     ),
     "one line": (
         "data = data.map(triple).batch(3)\n",
-        "data = data.map(triple, num_parallel_calls=tf.data.AUTOTUNE).batch(3).prefetch(4)",
+        "data = data.map(triple, PARALLEL).batch(3).prefetch(4)",
     ),
     "chain": (
         (
-            "data = (\n    data.take(9)\n    .map(lambda x: ('é', x))\n    .batch(3)  # three\n   "
-            " .prefetch(1)\n)\n"
+            "data = (\n    data.take(9)\n    .map(lambda x: ('é', x))\n    .batch(3)  # three\n"
+            "    .prefetch(1)\n)\n"
         ),
-        "data = (\n    data.take(9)\n    .map(lambda x: ('é', x),"
-        " num_parallel_calls=tf.data.AUTOTUNE)\n{rest}".format(
-            rest="    .batch(3)  # three\n    .prefetch(4)\n)"
+        (
+            "data = (\n    data.take(9)\n    .map(lambda x: ('é', x), PARALLEL)\n"
+            "    .batch(3)  # three\n    .prefetch(4)\n)"
         ),
     ),
     "trailing comma": (
         "data = data.map(\n    triple,  # three times\n).batch(3)\n",
-        (
-            "data = data.map(\n    triple,  # three times\n"
-            "    num_parallel_calls=tf.data.AUTOTUNE,\n).batch(3).prefetch(4)"
-        ),
+        "data = data.map(\n    triple,  # three times\n    PARALLEL,\n).batch(3).prefetch(4)",
     ),
     "backslashes": (
         "data = data \\\n    .map(triple) \\\n    .batch(3)\n",
-        (
-            "data = data \\\n    .map(triple, num_parallel_calls=tf.data.AUTOTUNE) \\\n   "
-            " .batch(3).prefetch(4)"
-        ),
+        "data = data \\\n    .map(triple, PARALLEL) \\\n    .batch(3).prefetch(4)",
     ),
     "arguments on lines": (
         "data = data.map(\n    triple,\n    num_parallel_calls=1,\n).batch(\n    3\n)\n",
-        (
-            "data = data.map(\n    triple,\n    num_parallel_calls=tf.data.AUTOTUNE,\n).batch(\n   "
-            " 3\n).prefetch(4)"
-        ),
+        "data = data.map(\n    triple,\n    PARALLEL,\n).batch(\n    3\n).prefetch(4)",
     ),
     "a value of two lines": (
         "data = data.map(triple, num_parallel_calls=2 if data\n    else 3).batch(3)\n",
-        "data = data.map(triple, num_parallel_calls=tf.data.AUTOTUNE).batch(3).prefetch(4)",
+        "data = data.map(triple, PARALLEL).batch(3).prefetch(4)",
     ),
     "given": (
         "é = 2; data = data.map(triple, é).map(abs, num_parallel_calls=None).prefetch(é)\n",
-        (
-            "é = 2; data = data.map(triple, tf.data.AUTOTUNE).map(abs,"
-            " num_parallel_calls=tf.data.AUTOTUNE).prefetch(4)"
-        ),
+        "é = 2; data = data.map(triple, tf.data.AUTOTUNE).map(abs, PARALLEL).prefetch(4)",
     ),
     "keywords in a chain": (
         (
-            "data = (data.map(abs)\n    .map(triple, num_parallel_calls=2)\n    .batch(3,"
-            " drop_remainder=True))\n"
+            "data = (data.map(abs)\n    .map(triple, num_parallel_calls=2)\n"
+            "    .batch(3, drop_remainder=True))\n"
         ),
-        "data = (data.map(abs, num_parallel_calls=tf.data.AUTOTUNE)\n    .map(triple, {auto})\n   "
-        " {batch})".format(
-            auto="num_parallel_calls=tf.data.AUTOTUNE",
-            batch=".batch(3, drop_remainder=True).prefetch(4)",
+        (
+            "data = (data.map(abs, PARALLEL)\n    .map(triple, PARALLEL)\n"
+            "    .batch(3, drop_remainder=True).prefetch(4))"
         ),
     ),
     "parentheses": (
         "data = (data).map((triple)).batch((3))\n",
-        "data = (data).map((triple), num_parallel_calls=tf.data.AUTOTUNE).batch((3)).prefetch(4)",
+        "data = (data).map((triple), PARALLEL).batch((3)).prefetch(4)",
     ),
     "a loop": (
         "for f in (abs, triple):\n    data = data.map(f)\ndata = data.prefetch(1)\n",
-        (
-            "for f in (abs, triple):\n    data = data.map(f,"
-            " num_parallel_calls=tf.data.AUTOTUNE)\ndata = data.prefetch(4)"
-        ),
+        "for f in (abs, triple):\n    data = data.map(f, PARALLEL)\ndata = data.prefetch(4)",
     ),
 }
+PARALLEL = "num_parallel_calls=tf.data.AUTOTUNE"
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_pasted_lines_set_the_calls_and_change_no_element(name: str, tmp_path: Path) -> None:
     body, wanted = SCRIPTS[name]
+    wanted = wanted.replace("PARALLEL", PARALLEL)
     data = run(tmp_path / "train.py", HEAD + body)
     text = pasted(HEAD + body, edited_lines(edits_of(data), BOTH))
     assert text == HEAD + wanted.rstrip("\n") + "\n"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import multiprocessing
 import random
 import threading
+import types
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -122,6 +123,41 @@ class Noise:
         return self.generator.standard_normal(array.shape)
 
 
+class Proxy:
+    """Stands for an object that is not there yet."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(f"asked for {name}")
+
+
+class LazyModule(types.ModuleType):
+    """Imports on demand what it is asked for."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(f"imports {name}")
+
+
+proxy, lazy = Proxy(), LazyModule("lazy")
+
+
+def of_no_module() -> Any:
+    """Return a function whose module is not known."""
+    made: dict[str, Any] = {}
+    exec("def same(array): return array", made)
+    return made["same"]
+
+
+def with_unset_closure() -> Any:
+    """Return a function of a variable that is not set yet."""
+
+    def same(array: Any) -> Any:
+        return array if len(array) else later
+
+    if LENGTH == 0:
+        later = 0
+    return same
+
+
 @pytest.mark.parametrize(
     ("change", "drawn"),
     [
@@ -129,6 +165,9 @@ class Noise:
         (flipped, "random"),
         (lambda array: flipped(array), "random"),
         (Noise(), "standard_normal"),
+        (lambda array: array if len(array) else (proxy, lazy), ""),
+        (of_no_module(), ""),
+        (with_unset_closure(), ""),
     ],
 )
 def test_one_that_draws_random_numbers_has_workers_once_the_user_accepts_others(

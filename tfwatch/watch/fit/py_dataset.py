@@ -6,11 +6,11 @@ each once.
 
 from __future__ import annotations
 
-import inspect
 import multiprocessing
 import os
 import sys
 import weakref
+from contextlib import suppress
 from dataclasses import replace
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from tfwatch.core.knobs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Set
 
     from tfwatch.runs.requests import SwitchRequest
 
@@ -158,18 +158,26 @@ def _find_obstacle(epochs: Any, dataset: Any) -> str:
 
 def _name_of_draw(dataset: Any) -> str:
     """Return the name by which `__getitem__`, or what it calls, draws random numbers; empty where
-    no name says so."""
-    waiting: list[FunctionType] = [type(dataset).__getitem__]
+    no name says so.
+
+    Looks into namespaces alone: to ask an object for an attribute may run its code, or import.
+    """
+    held = list(vars(dataset).values())
+    kinds = list(dict.fromkeys(map(type, held)))
+    waiting: list[Any] = [*held, *(one for kind in kinds for one in _members(kind, {"__call__"}))]
+    waiting.append(type(dataset).__getitem__)
     seen: set[CodeType] = set()
     while waiting and len(seen) < _MOST_FUNCTIONS:
         function = waiting.pop()
-        if function.__code__ in seen:
+        if not _is_own_function(function) or function.__code__ in seen:
             continue
         seen.add(function.__code__)
-        names = list(_names_in(function.__code__))
+        names = dict.fromkeys(_names_in(function.__code__))
         if drawn := next((name for name in names if "random" in name or name in _DRAWS), ""):
             return drawn
-        waiting += _functions_of(names, function, dataset)
+        known = [*map(function.__globals__.get, names), *_closed_over(function)]
+        owners = (type(dataset), *kinds, *known)
+        waiting += [*known, *(one for owner in owners for one in _members(owner, names.keys()))]
     return ""
 
 
@@ -180,22 +188,28 @@ def _names_in(code: CodeType) -> Iterator[str]:
             yield from _names_in(one)
 
 
-def _functions_of(names: list[str], function: FunctionType, dataset: Any) -> list[FunctionType]:
-    """Return the functions in Python that the names in a function of a data set stand for."""
-    held = list(vars(dataset).values())
-    known = [function.__globals__.get(name) for name in names]
-    owners = [type(dataset), *map(type, held), *known]
-    found = [getattr(owner, name, None) for owner in owners if _is_own(owner) for name in names]
-    called = [type(one).__call__ for one in held if _is_own(type(one)) and callable(one)]
-    own = inspect.getclosurevars(function).nonlocals.values()
-    return [one for one in (*known, *own, *held, *found, *called) if _is_own_function(one)]
+def _closed_over(function: FunctionType) -> Iterator[Any]:
+    """Yield the values of a function's closure; one that is not set yet has none."""
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):
+            yield cell.cell_contents
 
 
-def _is_own(owner: Any) -> bool:
-    """Return whether a class or module is not of a library."""
-    name = owner.__name__ if isinstance(owner, ModuleType) else getattr(owner, "__module__", "")
-    return isinstance(owner, type | ModuleType) and name.partition(".")[0] not in _LIBRARIES
+def _members(owner: Any, names: Set[str]) -> Iterator[Any]:
+    """Yield what a module, or a class with its bases, has under these names."""
+    is_class, is_module = (issubclass(type(owner), kind) for kind in (type, ModuleType))
+    for place in owner.__mro__ if is_class else [owner] * is_module:
+        own = object.__getattribute__(place, "__dict__")
+        if not _is_of_library(own.get("__module__" if is_class else "__name__")):
+            for name in sorted(own.keys() & names):
+                one = own[name]
+                yield one.__func__ if type(one) in (classmethod, staticmethod) else one
+
+
+def _is_of_library(module: object) -> bool:
+    return str(module).partition(".")[0] in _LIBRARIES
 
 
 def _is_own_function(one: Any) -> bool:
-    return isinstance(one, FunctionType) and one.__module__.partition(".")[0] not in _LIBRARIES
+    # Not `isinstance`: it asks an object for its class, and a proxy of the user's may raise.
+    return type(one) is FunctionType and not _is_of_library(one.__module__)

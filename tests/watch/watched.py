@@ -56,7 +56,8 @@ def homeless(*_: object, **__: object) -> str:
 
 
 def is_restored(model: Any) -> bool:
-    """Return whether the model has its own train function again."""
+    """Return whether the model has its own train function again, and makes it itself."""
     from tfwatch.watch.fit.stepping.step_runners import TrainFunction
 
-    return not isinstance(model.train_function, TrainFunction)
+    is_own = not isinstance(model.train_function, TrainFunction)
+    return is_own and "make_train_function" not in vars(model)

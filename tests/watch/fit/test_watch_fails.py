@@ -34,19 +34,18 @@ def test_a_fit_that_raises_ends_its_run_and_a_later_fit_without_watch_writes_not
         if batch == 5:
             raise RuntimeError("a callback of the user's")
 
-    model, watch = make_model(), watch_in(tmp_path)
-    with pytest.raises(RuntimeError, match="a callback"):
-        model.fit(
-            known(arrays),
-            callbacks=[watch, keras.callbacks.LambdaCallback(on_train_batch_end=fail)],
-            verbose=0,
-        )
-    model.fit(known(arrays), verbose=0)
-    assert len(open_run(watch.run_path).steps) <= 6
-    assert only(open_run(watch.run_path), RunEnded).cause == "stopped"
-    again = watch_in(tmp_path)
-    model.fit(known(arrays), verbose=0, callbacks=[again])
-    assert len(open_run(again.run_path).steps) == STEPS
+    failing, model = keras.callbacks.LambdaCallback(on_train_batch_end=fail), make_model()
+    for between in (True, False):
+        watch, again = watch_in(tmp_path), watch_in(tmp_path)
+        with pytest.raises(RuntimeError, match="a callback"):
+            model.fit(known(arrays), callbacks=[watch, failing], verbose=0)
+        if between:
+            model.fit(known(arrays), verbose=0)
+            assert len(open_run(watch.run_path).steps) <= 6
+            assert only(open_run(watch.run_path), RunEnded).cause == "stopped"
+        model.fit(known(arrays), verbose=0, callbacks=[again])
+        assert len(open_run(again.run_path).steps) == STEPS
+        assert is_restored(model)
 
 
 def test_a_fit_left_before_its_first_step_records_no_later_one(

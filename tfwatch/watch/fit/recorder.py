@@ -355,6 +355,8 @@ class _Remaking:
     replaced at once. It would fetch from Keras' iterator and miss the batches prepared ahead."""
 
     def __init__(self, model: Any, watched: TrainFunction, install: Callable[[], None]) -> None:
+        if isinstance(left := vars(model).get(_MAKE), _Remaking):  # by a `fit` that raised
+            left.remove()
         self._model, self._watched, self._install = model, watched, install
         self._make = model.make_train_function
         self._own = vars(model).get(_MAKE)

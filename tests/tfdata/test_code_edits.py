@@ -13,7 +13,7 @@ import tensorflow
 
 from tests.tfdata.pasted_lines import pasted
 from tfwatch.core.script_code import CodeEdit, edited_lines
-from tfwatch.tfdata.code_edits import names_in_fit
+from tfwatch.tfdata.code_edits import find_fit_call, names_in_fit
 from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 from tfwatch.watch.script.patches import patch_stages
 
@@ -247,7 +247,8 @@ def test_the_names_are_those_in_the_call_of_fit(
 
     class Net:
         def fit(self, *_given: Any, **_more: Any) -> None:
-            found.append(names_in_fit(sys._getframe(1)))
+            if call := find_fit_call(sys._getframe(1)):
+                found.append(names_in_fit(call))
 
     self, train, given = SimpleNamespace(net=Net(), rows=[]), SimpleNamespace(batch=abs), ()
     script.write_text(f"net = self.net\n{call}\n")

@@ -246,20 +246,22 @@ def find_call(tree: ast.AST, site: CallSite) -> ast.Call | None:
     return found[0] if len(found) == 1 else None
 
 
-def names_in_fit(frame: FrameType | None) -> dict[str, str]:
-    """Return the names of the `model` and the `dataset` in the user's call of `fit` that these
-    frames run, e.g. `self.model` and `train`; none where they are no names."""
+def find_fit_call(frame: FrameType | None) -> CallSite | None:
+    """Return the user's call of `fit` that these frames run; None without one."""
     while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
-        return {}
-    return _names_at(CallSite("fit", frame.f_code, frame.f_lasti, frame.f_lineno))
+        return None
+    return CallSite("fit", frame.f_code, frame.f_lasti, frame.f_lineno)
 
 
 @lru_cache(maxsize=8)
-def _names_at(site: CallSite) -> dict[str, str]:
-    """Return the names in a call, whose file is read once: a loop may call `fit` thousands of
-    times."""
+def names_in_fit(site: CallSite) -> dict[str, str]:
+    """Return the names of the `model` and the `dataset` in a call of `fit`, e.g. `self.model` and
+    `train`; none where they are no names.
+
+    Its file is read once: a loop may call `fit` thousands of times.
+    """
     code = _source_of(site.file)
     call = find_call(code.tree, site) if code else None
     if call is None:

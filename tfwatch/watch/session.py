@@ -15,7 +15,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.core.errors import raise_interrupt, warn_user
+from tfwatch.core.errors import fails_open, raise_interrupt, warn_user
 from tfwatch.core.errors import reason as to_text
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
@@ -24,6 +24,7 @@ from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.runs.script_process import announce, launched
 from tfwatch.sensors.runner import Sensors
+from tfwatch.tfdata.code_edits import names_in_fit
 from tfwatch.watch.profile.step_profiler import StepProfiler
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import RecordingLost
     from tfwatch.runs.writer import RunWriter
+    from tfwatch.tfdata.code_edits import CallSite
     from tfwatch.tfdata.stage_reader import StageReader
     from tfwatch.watch.fit.py_dataset import PyDatasetSettings
     from tfwatch.watch.step_log import StepLog
@@ -95,6 +97,8 @@ class ScriptRun:
     knobs to switch live.
     begun_ns: when the run began, by the system's clock; None is now.
     at_end: called after the last row, in the writer's thread.
+    fit_calls: the user's calls of `fit` whose names are not in run.json yet; None where a `fit` has
+    no such call.
 
     The writer's thread does all that waits, from the folder to the sensors' end: the training waits
     for none of it. A `fit` that raises does not call its callbacks: its run ends with the next
@@ -128,6 +132,8 @@ class ScriptRun:
             switchable=list(switchable),
         )
         self.at_end: Callable[[], None] = lambda: None
+        self.fit_calls: deque[CallSite | None] = deque()
+        self._names: dict[str, str] | None = None
         self._has_begun = False
         self._is_announced = False
         self._lost_reported: RecordingLost | None = None
@@ -231,6 +237,7 @@ class ScriptRun:
 
     def _look(self) -> None:
         self.profiler.write()
+        self._describe_names()
         if not self._has_begun:
             self._has_begun = True
             if self.writer.lost:
@@ -239,6 +246,17 @@ class ScriptRun:
         resting = next(iter(self._resting_since_ns), None)
         if resting is not None and self.writer.now_ns() - resting > GAP_S * 1e9:
             self.end_rest()
+
+    def _describe_names(self) -> None:
+        """Write the names that all calls of `fit` have for their model and data: to find them reads
+        the script, which takes 50 ms for a thousand lines."""
+        with fails_open(lambda why: self.writer.note(f"the names in fit are unknown: {why}")):
+            while self.fit_calls:
+                call = self.fit_calls.popleft()
+                names = names_in_fit(call) if call else {}
+                known = names if self._names is None else self._names
+                self._names = dict(known.items() & names.items())
+                self.writer.describe(names=self._names)
 
     def _announce(self) -> None:
         """Announce the run to the screen of `tfwatch run` once it can be opened."""
@@ -256,6 +274,7 @@ class ScriptRun:
         self.at_end()
         self.profiler.finish()
         self._requests.finish()
+        self._describe_names()
         self.writer.flush()
         if self._sensors:
             self._sensors.stop()

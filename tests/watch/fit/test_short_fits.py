@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 import weakref
@@ -230,19 +231,32 @@ def test_in_a_launched_script_the_first_fit_begins_the_run_that_all_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfwatch.runs import script_process
+    from tfwatch.tfdata.code_edits import CallSite, names_in_fit
+    from tfwatch.watch import session
+
+    def read(call: CallSite) -> dict[str, str]:
+        readers.add(threading.current_thread().name)
+        return names_in_fit(call)
 
     launch = script_process.Launch(str(tmp_path))
     monkeypatch.setattr(script_process, "_launch", [launch])
-    paths = set()
+    monkeypatch.setattr(session, "names_in_fit", read)
+    paths, readers = set(), set[str]()
     models = [small_model() for _ in range(3)]
     for model in (*models, models[1]):
         watch = watch_in(tmp_path)
         fit(model, watch)
         paths.add(watch.run_path)
+    models[1].fit(X, Y, batch_size=8, verbose=0, callbacks=[watch])
     run = open_run(watch.run_path)
     traced = events_of(run, Traced)
 
     assert len(paths) == 1
-    assert [event.model for event in events_of(run, EpochStarted)] == [1, 2, 3, 2]
+    assert [event.model for event in events_of(run, EpochStarted)] == [1, 2, 3, 2, 2]
     assert [event.change for event in traced] == ["", *["model: another Sequential object"] * 2]
     assert traced[-1].total_ms == pytest.approx(sum(event.took_ms for event in traced))
+    is_located = sys.version_info >= (3, 11)
+    wait_until(
+        lambda: open_run(watch.run_path).manifest.names == {"dataset": "X"} or not is_located
+    )
+    assert readers == {"tfwatch-writer"}

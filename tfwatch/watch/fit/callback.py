@@ -29,7 +29,7 @@ from tfwatch.core.knobs import (
 from tfwatch.runs.control import Control
 from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.script_process import launched, take_switches
-from tfwatch.tfdata.code_edits import names_in_fit
+from tfwatch.tfdata.code_edits import find_fit_call
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.model_facts import read_model
 from tfwatch.watch.fit.py_dataset import PyDatasetSettings
@@ -253,11 +253,10 @@ class Watch(keras.callbacks.Callback):
             self._begin_knobs(epochs)
             run = run_of_next_fit(self._runs_dir, self._script_knobs())
             self._run = self._newest_run = run
-            run.script.writer.describe(data=_kind_of_data(epochs))
+            run.script.writer.describe(data=_kind_of_data(epochs), steps_limit=launched().steps)
             self._note_model(run)
             run.serve(self._control)
             self._control.stop_at = launched().steps
-            run.script.writer.describe(steps_limit=launched().steps)
             for switch in take_switches():
                 self._control.ask(switch)
             session = Session(
@@ -294,16 +293,13 @@ class Watch(keras.callbacks.Callback):
         return values
 
     def _note_model(self, run: FitRun) -> None:
-        """Number the model that trains; run.json has the facts of the first one, and the names that
-        all calls of `fit` have for theirs."""
+        """Number the model that trains; run.json has the facts of the first one."""
         run.step_log.use_model(self.model)
+        run.script.fit_calls.append(find_fit_call(sys._getframe()))
         writer = run.script.writer
         with fails_open(lambda why: writer.note(f"facts of the model are unknown: {why}")):
-            names = names_in_fit(sys._getframe())
             if run.is_first_fit:
-                writer.describe(model=read_model(self.model), names=names)
-            elif (known := writer.manifest().names) != names:
-                writer.describe(names=dict(known.items() & names.items()))
+                writer.describe(model=read_model(self.model))
 
     def _is_watched_already(self) -> bool:
         """Return whether another Watch records this `fit`, whose callbacks share their `params`."""

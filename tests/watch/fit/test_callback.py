@@ -222,7 +222,7 @@ def test_a_copy_of_a_watch_has_no_fit(arrays: Any, make_model: Make, tmp_path: P
 def test_prefetch_after_batches_in_gpu_memory_is_refused(
     arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fit.switching import current_pipeline, requested_switches, script_pipeline
+    from tfwatch.watch.fit.switching import current_pipeline, script_pipeline
 
     batches = iter(known(arrays))
     assert script_pipeline.why_not_switchable(batches) is None
@@ -231,8 +231,7 @@ def test_prefetch_after_batches_in_gpu_memory_is_refused(
     )
     assert script_pipeline.why_not_switchable(batches) is Refusal.ON_DEVICE
 
-    for module in (current_pipeline, requested_switches):
-        monkeypatch.setattr(module, "why_not_switchable", lambda iterator: Refusal.ON_DEVICE)
+    monkeypatch.setattr(current_pipeline, "why_not_switchable", lambda _: Refusal.ON_DEVICE)
     watch = watch_in(tmp_path)
     watch.set(prefetch=4)
     watched = make_model()

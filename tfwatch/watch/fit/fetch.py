@@ -168,7 +168,8 @@ class Fetch:
 
         Any thread may call it. Both are None between two epochs.
         """
-        self._describer.describe(self.current.keras, self.switches.script)
+        current = self.current
+        self._describer.describe(current.keras, self.switches.script, current.refusal)
         return self.current.observed()
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -12,7 +13,9 @@ from tests.watch.fit.switching.test_script_pipeline import at_once
 from tests.watch.watched import fit_result, stock_result, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchFailed
+from tfwatch.core.knobs import Refusal
 from tfwatch.runs.run import open_run
+from tfwatch.tfdata import pipeline_tree
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.watch.fit.fetch import Fetch
 
@@ -104,3 +107,30 @@ class _StuckGate:
         if not is_open and self._tries == 1:
             _raises()
         self._gate.assign(is_open)
+
+
+def test_while_the_file_of_a_cache_is_written_a_switch_is_refused_and_no_step_asks_for_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.watch.fit.switching import script_pipeline
+
+    def writes(dataset: Any) -> bool:
+        asked.append(threading.current_thread())
+        return pipeline_tree.writes_cache_file(dataset)
+
+    asked: list[threading.Thread] = []
+    monkeypatch.setattr(script_pipeline, "writes_cache_file", writes)
+    watch = watch_in(tmp_path / "runs")
+    switch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: batch == 1 and watch.set(prefetch=2)
+    )
+
+    def cached(arrays: Any) -> Any:
+        return at_once(arrays).cache(str(tmp_path / f"file{len(asked)}"))
+
+    watched, stock = (fit_result(cached, *each, epochs=3) for each in ([watch, switch], []))
+    assert watched == stock
+    run = open_run(watch.run_path)
+    assert [event.reason for event in events_of(run, SwitchFailed)] == [Refusal.CACHE_FILE.words]
+    assert [event.new for event in events_of(run, PipelineSwitched)] == ["2"]
+    assert asked == [threading.main_thread()] * 3, "once an epoch"

@@ -305,7 +305,7 @@ def test_run_json_has_the_knobs_of_the_pipeline(
     writer = make_writer(
         "test", knobs={"prefetch": "default", "workers": "default"}, switchable=["prefetch"]
     )
-    KnobDescriber(writer).describe(iter(make_data(arrays)), ScriptPipeline())
+    KnobDescriber(writer).describe(iter(make_data(arrays)), ScriptPipeline(), None)
     manifest = writer.manifest()
     assert (manifest.switchable, manifest.fixed, manifest.workers_from_epoch) == (
         switchable,

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class CurrentPipeline:
     """The iterators of a `fit`: Keras' own, and a `SwitchablePipeline` above it or in its place.
 
-    keras: the iterator that Keras made.
+    keras: the iterator that Keras made. refusal: the reason why no pipeline can read from it; None
+        if one can. It is asked for once, as a cache in a file is on a disk or in a network.
     pipeline: the switchable one. script: the script's pipeline, which may give its batches in place
     of Keras' iterator.
     is_switchable: the batches come through the switchable pipeline.
@@ -36,6 +37,7 @@ class CurrentPipeline:
         note_failure: Callable[[str], None],
     ) -> None:
         self.keras: Any = None
+        self.refusal: Refusal | None = None
         self.is_switchable = False
         self.script = script
         self._note_failure = note_failure
@@ -49,14 +51,14 @@ class CurrentPipeline:
         one."""
         is_new, self.keras = iterator is not self.keras, iterator
         if is_new:
-            self._first_step = None
+            self._first_step, self.refusal = None, why_not_switchable(iterator)
         return is_new
 
     def start_as_written(self, knobs: Knobs) -> None:
         """Begin with Keras' iterator, with the stages that the knobs add."""
         if self.script.is_rebuilt:
             self._replace(SwitchablePipeline(prefetch_only), is_rebuilt=False)
-        self.is_switchable = is_added(knobs) and not why_not_switchable(self.keras)
+        self.is_switchable = is_added(knobs) and not self.refusal
         if self.is_switchable:
             self.pipeline.start(self.keras, knobs)
         else:
@@ -65,7 +67,7 @@ class CurrentPipeline:
     def open_direct(self) -> None:
         """Prepare to fetch from Keras' iterator itself."""
         old, self._direct = [self._direct], BatchIterator(self.keras)
-        if why_not_switchable(self.keras) is Refusal.CACHE_FILE:
+        if self.refusal is Refusal.CACHE_FILE:
             old.clear()  # here, as without tfwatch: the new one cannot begin before
         else:
             dispose(old, [], [])
@@ -164,7 +166,6 @@ class CurrentPipeline:
     def drop(self) -> None:
         """Let go of Keras' iterator."""
         last = [self.keras]
-        is_alone = why_not_switchable(self.keras) is Refusal.CACHE_FILE
         self.keras = self._direct = None
-        if not is_alone:
+        if self.refusal is not Refusal.CACHE_FILE:
             dispose_unless_referenced(last)

@@ -17,6 +17,7 @@ from tfwatch.core.events import PipelineSwitched, RandomDrawsAllowed, SwitchAske
 from tfwatch.core.knobs import (
     CACHE,
     COPY_KNOBS,
+    DEFAULT,
     DEVICE_PREFETCH,
     MULTIPROCESSING,
     OFF,
@@ -34,7 +35,6 @@ from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
 from tfwatch.watch.fit.switching.script_pipeline import (
     ScriptPipeline,
-    why_not_switchable,
     written_prefetch,
 )
 
@@ -108,20 +108,22 @@ class RequestedSwitches:
         """Begin to fetch from an iterator of Keras', rebuilt or with stages above it if the knobs
         ask for it."""
         if is_new:
-            self.script.note_order(iterator)
+            if not self.current.refusal:
+                self.script.note_order(iterator)
             with fails_open(self._note_failure):
                 self._read_written(iterator)
         was_late = is_new and self._late is not None
         if not (is_new and self._begin_rebuilt(iterator)):
             if was_late and self.requested:
-                refused = why_not_switchable(iterator)
+                refused = self.current.refusal
                 self._refuse(refused.words if refused else self.script.why_not)
             self.current.start_as_written(self._control.knobs)
         self.current.open_direct()
 
     def _read_written(self, iterator: Any) -> None:
         """Read whether the script's pipeline prefetches; a knob that nobody switched says so."""
-        was, prefetch = self._control.written, written_prefetch(iterator)
+        was = self._control.written
+        prefetch = DEFAULT if self.current.refusal else written_prefetch(iterator)
         self._control.written = self.script.written = replace(was, prefetch=prefetch)
         knobs = self._control.knobs
         if knobs.prefetch != was.prefetch or knobs.prefetch == prefetch:
@@ -138,7 +140,7 @@ class RequestedSwitches:
         began."""
         knobs, begun = self._take_deferred(self._leave_late())
         is_own = replace(knobs, device_prefetch=OFF, pinned=OFF) == self.script.written
-        if (is_own and not begun) or why_not_switchable(iterator):
+        if (is_own and not begun) or self.current.refusal:
             return False
         self.script.read(iterator)
         self.requested += begun
@@ -365,8 +367,7 @@ class RequestedSwitches:
         """Return the reason to refuse a request; empty if there is none."""
         if request.knob in COPY_KNOBS and request.value != OFF and (why := self._why_no_copy()):
             return why.value
-        refused = why_not_switchable(self.current.keras)
-        if refused:  # run.json has the line to change in place of it
+        if refused := self.current.refusal:  # run.json has the line to change in place of it
             return self._writer.manifest().fixed.get(request.knob, refused.words)
         if self._py_dataset is not None and request.knob in PY_DATASET_KNOBS:
             return self._py_dataset.refusal(request)

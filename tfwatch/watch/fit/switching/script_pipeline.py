@@ -136,11 +136,7 @@ class ScriptPipeline:
         dataset = dataset_of(iterator)
         nodes = nodes_of(dataset) if dataset is not None else ()
         shuffles = [node for node in nodes if kind_of(node) == "Shuffle"]
-        if (
-            len(shuffles) == 1
-            and elements_ahead(shuffles[0]) > _LARGE_SHUFFLE
-            and not why_not_switchable(iterator)
-        ):
+        if len(shuffles) == 1 and elements_ahead(shuffles[0]) > _LARGE_SHUFFLE:
             with fails_open(lambda _: None):  # then it is read when it is needed
                 note_seeds(iterator)
 
@@ -298,7 +294,7 @@ def written_prefetch(iterator: Any) -> str:
     """Return `off` where the pipeline of an iterator prepares no batch ahead at its end, else
     `default`."""
     dataset = dataset_of(iterator)
-    if dataset is None or why_not_switchable(iterator):
+    if dataset is None:
         return DEFAULT
     adds_none = dataset.options().experimental_optimization.inject_prefetch is False
     last = next(kind for kind in map(kind_of, nodes_of(dataset)) if kind != "Options")
@@ -332,11 +328,10 @@ class KnobDescriber:
         self._described: Callable[[], Any] = lambda: None
         self._known: tuple[bool, Refusal | None] = (False, None)
 
-    def describe(self, iterator: Any, used: ScriptPipeline) -> None:
+    def describe(self, iterator: Any, used: ScriptPipeline, refusal: Refusal | None) -> None:
         """Describe the pipeline of an iterator, once. used: as the training reads it, if a switch
-        was requested."""
-        dataset = dataset_of(iterator)
-        known = (used.random_draws, why_not_switchable(iterator))
+        was requested. refusal: as `why_not_switchable` returns it."""
+        dataset, known = dataset_of(iterator), (used.random_draws, refusal)
         if dataset is None or (dataset is self._described() and known == self._known):
             return
         self._described, self._known = weakref.ref(dataset), known

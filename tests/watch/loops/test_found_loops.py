@@ -345,7 +345,7 @@ def test_a_forked_process_records_nothing(
 def test_what_fails_in_tfwatch_is_one_sentence_and_the_loop_goes_on(
     tf: Hooked, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tfwatch.watch.loops.found_loops.TrackedRun", lambda *_: 1 / 0)
+    monkeypatch.setattr("tfwatch.watch.loops.found_loops.begin_or_continue", lambda *_: 1 / 0)
     seen = []
     for batch in tf.Dataset(*range(5)):
         seen.append(batch)

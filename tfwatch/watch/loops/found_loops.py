@@ -28,10 +28,8 @@ from tfwatch.watch.loops.tracked_loop import (
     CallsRun,
     TrackedRun,
     all_runs,
+    begin_or_continue,
     find_continued,
-    is_endless,
-    length_of,
-    remember,
 )
 from tfwatch.watch.step_log import count_examples
 from tfwatch.watch.tensorflow_info import find_trace_count
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import CodeType, FrameType
-
-    from tfwatch.watch.loops.tracked_loop import LoopRun
 
 #: Fetches before which the optimizers are asked for their steps.
 _ASK_BEFORE = (2, 4, 16)
@@ -77,10 +73,6 @@ class FoundLoops:
         self.fits_begun = self._fits_running = 0
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._pid = os.getpid()
-
-    def begin(self, frame: FrameType, dataset: Any, iterator: Any) -> FoundLoop:
-        """Return a loop that begins in a frame."""
-        return FoundLoop(self, frame, dataset, iterator)
 
     def may_record(self) -> bool:
         """Return whether runs are recorded in this process, and no `fit` records itself."""
@@ -173,8 +165,11 @@ class FoundLoop:
         with fails_open(self._give_up):
             if self._run is None:
                 self._decide(now_ns)
-            if self._run is not None:
-                return self._begin_fetch(self._run)
+            if self._run is None:
+                return now_ns
+            if self.is_recorded and not self._loops.is_over:
+                return self._run.begin_fetch()
+            self._end()  # the run is over, or continues in a later loop
         return now_ns
 
     def after(self, start_ns: int, batch: Any) -> None:
@@ -208,13 +203,6 @@ class FoundLoop:
         if run is not None:
             with fails_open(run.lose):
                 run.leave(self._epoch)
-
-    def _begin_fetch(self, run: TrackedRun) -> int:
-        # The run is over, or continues in a later loop.
-        if not self.is_recorded or self._loops.is_over:
-            self._end()
-            return 0
-        return run.begin_fetch()
 
     def _keep(self, start_ns: int, batch: Any) -> None:
         if self.is_over:
@@ -269,8 +257,9 @@ class FoundLoop:
     def _record(self, now_ns: int) -> None:
         thread = self._loops.thread
         outer = self._recorded_other()
-        if outer is not None:
-            outer._leave()
+        if outer is not None and outer._run is not None:
+            outer._run.leave(outer._epoch)
+            outer._end()
         for loop in list(thread.undecided):
             if loop is not self and loop._last_at <= self._begun_at and loop._fetches:
                 loop._end()  # it fetched nothing since: this loop is a part of its body
@@ -279,13 +268,8 @@ class FoundLoop:
         thread.recorded = weakref.ref(self)
 
     def _begin_run(self, begun_ns: int, now_ns: int) -> None:
-        run = find_continued(self._site)
-        if run is None:
-            run = TrackedRun(self._loops.runs_dir, self._code, self._line, begun_ns)
-            remember(self._site, run)
-        self._epoch = run.begin_epoch(
-            length_of(self._dataset), begun_ns, endless=is_endless(self._dataset)
-        )
+        run = begin_or_continue(self._site, self._code, self._line, begun_ns)
+        self._epoch = run.begin_epoch(self._dataset, begun_ns)
         self._run, self._dataset = run, None
         iterator = self._iterator()
         if iterator is not None:
@@ -294,12 +278,6 @@ class FoundLoop:
         self._kept.clear()
 
     # -- its end -----------------------------------------------------------------------------------
-
-    def _leave(self) -> None:
-        """End the epoch: another loop of its body trains."""
-        if self._run is not None:
-            self._run.leave(self._epoch)
-        self._end()
 
     def _end(self) -> None:
         self.is_over = True
@@ -369,7 +347,10 @@ class BatchCalls:
             self._loops.note_sign()
             own, fetches = self._own, self._loops.thread.fetches
             has_fetched, own.fetches = fetches != own.fetches, fetches
-            if has_fetched or any(_is_tracked(run) for run in list(all_runs)):
+            # A tracked loop runs: its fetches are timed.
+            if has_fetched or any(
+                run.epoch is not None and isinstance(run, TrackedRun) for run in list(all_runs)
+            ):
                 own.sites.clear()
             else:
                 self._count(call, end_ns, _loss_of(logs))
@@ -393,11 +374,6 @@ class BatchCalls:
             own.run.record(*own.first, None, is_new=True)
         if not own.run.is_over:
             own.run.record(call.start_ns, end_ns, loss, is_new=is_new)
-
-
-def _is_tracked(run: LoopRun) -> bool:
-    """Return whether a loop runs whose fetches are timed."""
-    return run.epoch is not None and isinstance(run, TrackedRun)
 
 
 def _loss_of(logs: Any) -> Any:

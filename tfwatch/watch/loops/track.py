@@ -17,10 +17,7 @@ from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.watch.loops.tracked_loop import (
     CallSite,
     TrackedRun,
-    find_continued,
-    is_endless,
-    length_of,
-    remember,
+    begin_or_continue,
 )
 from tfwatch.watch.session import ErrorText
 
@@ -139,16 +136,13 @@ class Track(Generic[T]):
 
     def _begin(self) -> tuple[TrackedRun | None, int]:
         with fails_open(lambda why: warn_user(f"this loop is not recorded: {why}")):
-            loop = self._loop or find_continued(self._site)
+            loop = self._loop
             if loop and loop.epoch is not None:
                 loop.leave(loop.epoch)
             if loop is None or loop.is_over:
-                loop = TrackedRun(self._runs_dir, self._code, self._line)
-                remember(self._site, loop)
+                loop = begin_or_continue(self._site, self._code, self._line)
             self._loop, loop.owner = loop, weakref.ref(self)
-            return loop, loop.begin_epoch(
-                length_of(self._iterable), endless=is_endless(self._iterable)
-            )
+            return loop, loop.begin_epoch(self._iterable)
         return None, 0
 
     def _end(self, error: BaseException | None) -> None:

@@ -236,14 +236,12 @@ class TrackedRun(LoopRun):
         self._stages = StageReader(self._writer, self.iterators)
         self._stages.start()
 
-    def begin_epoch(
-        self, steps: int | None, begun_ns: int | None = None, *, endless: bool = False
-    ) -> int:
-        """Begin a loop over the iterable, of so many steps; return the epoch.
+    def begin_epoch(self, data: object, begun_ns: int | None = None) -> int:
+        """Begin a loop over the data; return the epoch.
 
-        begun_ns: when it began, by the system's clock; None is now. endless: its data has no end.
+        begun_ns: when it began, by the system's clock; None is now.
         """
-        self._is_endless = endless
+        steps, self._is_endless = _length_of(data), _is_endless(data)
         self.epoch, self._epochs_begun = self._epochs_begun, self._epochs_begun + 1
         self._was_left, self._raised = False, None
         self._ends_at = math.inf if steps is None else self._step_log.steps + steps
@@ -274,9 +272,6 @@ class TrackedRun(LoopRun):
             self._iterator, self._filling = weakref.ref(iterator), ShuffleFill(iterator)
         except TypeError:  # a list's iterator, which has no stages
             self._iterator, self._filling = object, ShuffleFill(None)
-        self._note_replicas(iterator)
-
-    def _note_replicas(self, iterator: Any) -> None:
         tensorflow = sys.modules.get("tensorflow")
         kind = getattr(getattr(tensorflow, "distribute", None), "DistributedIterator", ())
         if isinstance(iterator, kind):
@@ -385,7 +380,18 @@ def _waits(run: TrackedRun) -> bool:
     return not run.is_over and run.epoch is None and run.owner() is None
 
 
-def remember(site: CallSite, run: TrackedRun) -> None:
+def begin_or_continue(
+    site: CallSite, code: CodeType, line: int, begun_ns: int | None = None
+) -> TrackedRun:
+    """Return the run of a loop: that which an earlier loop from its site began, or a new one."""
+    run = find_continued(site)
+    if run is None:
+        run = TrackedRun(site[-1], code, line, begun_ns)
+        _remember(site, run)
+    return run
+
+
+def _remember(site: CallSite, run: TrackedRun) -> None:
     """Keep a new run for the next loop from its site."""
     for known, other in list(_newest.items()):
         if other.is_over:
@@ -396,7 +402,7 @@ def remember(site: CallSite, run: TrackedRun) -> None:
     _newest[site] = run
 
 
-def length_of(iterable: object) -> int | None:
+def _length_of(iterable: object) -> int | None:
     """Return the length of an iterable; None where it has none."""
     try:
         return len(iterable)  # type: ignore[arg-type]
@@ -405,7 +411,7 @@ def length_of(iterable: object) -> int | None:
         return None
 
 
-def is_endless(iterable: Any) -> bool:
+def _is_endless(iterable: Any) -> bool:
     """Return whether a data set of tf.data repeats without end: a loop over it is left and never
     exhausted."""
     try:

@@ -34,24 +34,24 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 def main(words: Sequence[str]) -> None:
     """Run a script or a module; what it raises passes through, as does its SystemExit."""
     launch, announcements, descriptors, *script = words
-    _leave_own_folder()
+    if not _is_safe_path():
+        del sys.path[0]  # the folder of this file, which Python puts first
     _install_hook(launch, announcements, descriptors)
     own = len(sys.orig_argv) - len(words) - 1
     sys.orig_argv[own:] = script
     sys.modules["__main__"] = _new_main()
     try:
-        _run_module(script[1:]) if script[0] == "-m" else _run_script(script)
+        if script[0] == "-m":
+            if not _is_safe_path():
+                sys.path.insert(0, os.getcwd())
+            _run_as_main(script[1], ["-m", *script[2:]], True)
+        else:
+            _run_script(script)
     except SystemExit:
         raise
     except BaseException:
         sys.excepthook = _without_own_frames(sys.excepthook)
         raise
-
-
-def _leave_own_folder() -> None:
-    """Remove the folder of this file, which Python puts first in `sys.path`."""
-    if not _is_safe_path():
-        del sys.path[0]
 
 
 def _is_safe_path() -> bool:
@@ -67,8 +67,7 @@ def _install_hook(launch: str, announcements: str, descriptors: str) -> None:
     try:
         _load_package()
         from tfwatch.runs.script_process import Launch, announce_in
-        from tfwatch.watch.script.import_hook import ImportHook
-        from tfwatch.watch.script.unseen import hide_own_threads
+        from tfwatch.watch.script.import_hook import ImportHook, hide_own_threads
 
         at_first_run = reader_after_relay(descriptors) if descriptors else None
         asked = Launch.from_text(launch)
@@ -102,14 +101,8 @@ def _new_main() -> ModuleType:
     return main
 
 
-def _run_module(words: Sequence[str]) -> None:
-    """Run `-m MODULE`: Python itself calls this function of runpy."""
-    if not _is_safe_path():
-        sys.path.insert(0, os.getcwd())
-    _run_as_main(words[0], ["-m", *words[1:]], True)
-
-
 def _run_as_main(module: str, argv: list[str], alter_argv: bool) -> None:
+    """Run a module as `-m` does: Python itself calls this function of runpy."""
     import runpy
 
     sys.argv = argv

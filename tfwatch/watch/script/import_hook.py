@@ -1,16 +1,17 @@
-"""Waits for a script to import Keras and TensorFlow, and has its trainings recorded; hides tfwatch
-from the script's debugger. It imports none of them."""
+"""Waits for a script to import Keras and TensorFlow, and has its trainings recorded; hides
+tfwatch's threads from the script. It imports none of them."""
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_once, warn_user
-from tfwatch.watch.script.unseen import hide_own_frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 _LEGACY = "tf_keras"
 _KERAS, _TENSORFLOW = "keras", "tensorflow"
-_DEBUGGER = "bdb"
 _WATCHED = (_TENSORFLOW, _KERAS, _LEGACY)
+#: The names of tfwatch's threads begin with it.
+_PREFIX = "tfwatch-"
 
 
 class ImportHook:
@@ -69,20 +71,13 @@ class ImportHook:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find nothing itself: have the loader of these libraries report that they are loaded."""
-        if name not in (*_WATCHED, _DEBUGGER) or os.getpid() != self._pid:
+        if name not in _WATCHED or os.getpid() != self._pid:
             return None
-        spec = self._find(name, path, target)
-        if spec is not None:
-            with _not_watched():
-                self._report_load(spec.loader)
-        return spec
-
-    def _find(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None
-    ) -> ModuleSpec | None:
         for finder in sys.meta_path:
             spec = finder.find_spec(name, path, target) if finder is not self else None
             if spec is not None:
+                with _not_watched():
+                    self._report_load(spec.loader)
                 return spec
         return None
 
@@ -104,15 +99,9 @@ class ImportHook:
                 lambda why: warn_user(f"loops of this script's own are not recorded: {why}")
             ):
                 self._use_tensorflow(module)
-        elif name == _DEBUGGER:
-            with fails_open(lambda _: None):  # then it shows tfwatch's frames too
-                hide_own_frames(module)
-        elif name == _LEGACY:
-            with _not_watched():
-                _refuse_legacy()
         else:
             with _not_watched():
-                self._use_keras(module)
+                _refuse_legacy() if name == _LEGACY else self._use_keras(module)
 
     def _use_tensorflow(self, module: Any) -> None:
         from tfwatch.watch.script.patches import patch_stages, patch_tensorflow
@@ -125,6 +114,7 @@ class ImportHook:
 
     def _use_keras(self, module: Any) -> None:
         from tfwatch.runs.script_process import launched
+        from tfwatch.watch.loops.found_loops import BatchCalls
         from tfwatch.watch.script.patches import find_refusal, patch_keras
         from tfwatch.watch.script.trial import end_trial, patch_trial
 
@@ -134,9 +124,9 @@ class ImportHook:
                 end_trial(refusal)
             warn_user(f"a fit of this script is not watched: {refusal}")
             return
-        self._patches.enter_context(
-            patch_keras(module, self._runs_dir, self._found_loops(), self._batch_calls())
-        )
+        loops = self._found_loops()
+        self._calls = BatchCalls(loops)
+        self._patches.enter_context(patch_keras(module, self._runs_dir, loops, self._calls))
         if trial:
             self._patches.enter_context(patch_trial(module, trial))
 
@@ -147,13 +137,6 @@ class ImportHook:
             self._loops = FoundLoops(Path(self._runs_dir) if self._runs_dir else None)
         return self._loops
 
-    def _batch_calls(self) -> BatchCalls:
-        from tfwatch.watch.loops.found_loops import BatchCalls
-
-        if self._calls is None:
-            self._calls = BatchCalls(self._found_loops())
-        return self._calls
-
 
 def _refuse_legacy() -> None:
     from tfwatch.watch.tensorflow_info import NO_LEGACY
@@ -163,3 +146,23 @@ def _refuse_legacy() -> None:
 
 def _not_watched() -> fails_open:
     return fails_open(lambda why: warn_user(f"this script runs unwatched: {why}"))
+
+
+def hide_own_threads() -> None:
+    """Leave tfwatch's threads out of `threading.enumerate` and `threading.active_count`.
+
+    A script that joins all threads would wait for them: until its run ends, a minute after its last
+    step.
+    """
+    every = threading.enumerate
+
+    @functools.wraps(every)
+    def others() -> list[threading.Thread]:
+        return [thread for thread in every() if not thread.name.startswith(_PREFIX)]
+
+    @functools.wraps(threading.active_count)
+    def count() -> int:
+        return len(others())
+
+    threading.enumerate = others
+    threading.active_count = count

@@ -18,17 +18,20 @@ from tfwatch.core.errors import fails_open, raise_interrupt, reason, warn_once, 
 from tfwatch.core.user_code import find_users_frame, is_users
 from tfwatch.runs.script_process import FEED
 from tfwatch.tfdata.code_edits import METHODS, note_call
+from tfwatch.watch.loops.found_loops import FoundLoop
 from tfwatch.watch.loops.track import is_in_function
 from tfwatch.watch.tensorflow_info import WATCHED_KERAS, is_too_old
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import FrameType
 
-    from tfwatch.watch.loops.found_loops import BatchCalls, FoundLoop, FoundLoops
+    from tfwatch.watch.loops.found_loops import BatchCalls, FoundLoops
 
 #: An attribute of a class that is replaced: the class, the name, and what makes the new one of it.
 Replaced = tuple[type, str, "Callable[[Any], Any]"]
+
+#: The attribute of an iterator that has its loop.
+_LOOP = "_tfwatch_loop"
 
 _not_recorded = fails_open(lambda why: warn_once(f"this loop is not recorded: {why}"))
 _without_line = fails_open(
@@ -119,30 +122,21 @@ def _recorded(
         iterator = original(self)
         with _not_recorded:
             frame = find_users_frame(sys._getframe(1))
-            if frame is not None and tensorflow.executing_eagerly() and not is_in_function():
-                _time(iterator, self, frame, loops)
+            is_eager = tensorflow.executing_eagerly() and not is_in_function()
+            if frame is not None and is_eager and loops.may_record():
+                setattr(iterator, _LOOP, FoundLoop(loops, frame, self, iterator))
+                kind: Any = type(iterator)
+                iterator.__class__ = make_timed_class(kind)
         return iterator
 
     return __iter__
-
-
-#: The attribute of an iterator that has its loop.
-_LOOP = "_tfwatch_loop"
-
-
-def _time(iterator: Any, dataset: Any, frame: FrameType, loops: FoundLoops) -> None:
-    if loops.may_record():
-        kind: Any = type(iterator)
-        setattr(iterator, _LOOP, loops.begin(frame, dataset, iterator))
-        iterator.__class__ = make_timed_class(kind)
 
 
 @cache
 def make_timed_class(base: Any) -> Any:
     """Return a class of iterators that differs from `base` in its timed fetch alone.
 
-    An iterator whose loop is not recorded, or no longer, is one of `base` again; so is one that is
-    copied or pickled: `pickle` takes no class that has no name.
+    An iterator whose loop is not recorded, or no longer, is one of `base` again.
     """
     fetch = base.__next__
 
@@ -168,17 +162,11 @@ def make_timed_class(base: Any) -> Any:
             self.__class__ = base
         return batch
 
-    def __reduce_ex__(self: Any, protocol: Any) -> Any:
-        self.__class__ = base
-        delattr(self, _LOOP)
-        return self.__reduce_ex__(protocol)
-
     names = {
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
         "__next__": __next__,
-        "__reduce_ex__": __reduce_ex__,
     }
     return type(base)(base.__name__, (base,), names)
 
@@ -193,16 +181,15 @@ def _noticed(
     @functools.wraps(original)
     def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         with _not_recorded:
-            if any(_is_variable(source, tensorflow) for source in flatten(sources)):
+            # A variable of Keras shows by its `trainable`.
+            if any(
+                isinstance(source, tensorflow.Variable) or hasattr(source, "trainable")
+                for source in flatten(sources)
+            ):
                 loops.note_sign()
         return original(self, target, sources, *args, **kwargs)
 
     return gradient
-
-
-def _is_variable(source: Any, tensorflow: Any) -> bool:
-    """Return whether a source is a variable of TensorFlow or, by its `trainable`, of Keras."""
-    return isinstance(source, tensorflow.Variable) or hasattr(source, "trainable")
 
 
 # -- Keras -----------------------------------------------------------------------------------------
@@ -352,32 +339,23 @@ class _Fits:
             warn_user(_CALLBACK_LIST)
             return args, kwargs
         callbacks = self._keras.tree.flatten(given) if given else []
-        callbacks = [*callbacks, *self._new_watch(callbacks)]
-        self._end_with_error(callbacks, around)
-        call.arguments["callbacks"] = [*callbacks, *self._notes()]
-        return call.args, call.kwargs
-
-    @staticmethod
-    def _end_with_error(callbacks: list[Any], around: ExitStack) -> None:
-        """Have the run fail with what `fit` raises: after a callback's error Keras calls no other
-        one."""
         from tfwatch.watch.fit.callback import Watch
 
+        watches = [one for one in callbacks if isinstance(one, Watch)]
+        if not watches:
+            watches = [Watch(self._runs_dir)]
+            callbacks = [*callbacks, *watches]
+
         def end(_kind: object, error: BaseException | None, _trace: object) -> None:
+            """Have the run fail with what `fit` raises: after a callback's error Keras calls no
+            other one."""
             if error is not None:
                 for watch in watches:
                     watch.note_raised(error)
 
-        watches = [one for one in callbacks if isinstance(one, Watch)]
         around.push(end)
-
-    def _new_watch(self, callbacks: list[Any]) -> list[Any]:
-        """Return a `Watch`, or nothing where there is one."""
-        from tfwatch.watch.fit.callback import Watch
-
-        if any(isinstance(one, Watch) for one in callbacks):
-            return []
-        return [Watch(self._runs_dir)]
+        call.arguments["callbacks"] = [*callbacks, *self._notes()]
+        return call.args, call.kwargs
 
     def _fed(self, data: Any, address: str) -> Any:
         """Return the data set through the tf.data service; itself where the service is refused."""

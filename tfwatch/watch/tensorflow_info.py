@@ -104,15 +104,11 @@ def note_replicas(writer: RunWriter, iterator: Any) -> None:
         devices = [short_name(device) for device in iterator._strategy.extended.worker_devices]
         if devices == writer.manifest().replicas:
             return
-        writer.describe(replicas=devices, device=_name_all(writer.manifest().device, devices))
+        kind, _, name = writer.manifest().device.partition(" ")
+        if len(devices) > 1 and all(one.startswith("GPU:") for one in (kind, *devices)):
+            writer.describe(device=f"{len(devices)} GPUs {name}")
+        writer.describe(replicas=devices)
         writer.strategy_gpus = _find_gpus(devices)
-
-
-def _name_all(first: str, devices: list[str]) -> str:
-    """Return `2 GPUs NVIDIA H200` of `GPU:0 NVIDIA H200`, where all devices are GPUs."""
-    kind, _, name = first.partition(" ")
-    are_gpus = len(devices) > 1 and all(device.startswith("GPU:") for device in devices)
-    return f"{len(devices)} GPUs {name}" if are_gpus and kind.startswith("GPU:") else first
 
 
 def short_name(device: str) -> str:

@@ -53,11 +53,6 @@ _KINDS = {
 }
 
 
-def _text_of(value: str | int) -> str:
-    """Return a value as a script gives it as text."""
-    return (ON if value else OFF) if isinstance(value, bool) else str(value)
-
-
 class Watch(keras.callbacks.Callback):
     """Splits every step of `fit` into data wait, compute and host, and writes a run folder.
 
@@ -133,7 +128,8 @@ class Watch(keras.callbacks.Callback):
         }
         for knob, value in values.items():
             if value is not None:
-                text = check_value(knob, _text_of(value))
+                given = (ON if value else OFF) if isinstance(value, bool) else str(value)
+                text = check_value(knob, given)
                 request = SwitchRequest(knob, text, "code", random_draws=random_draws)
                 self._control.ask_by_code(request)
 
@@ -197,7 +193,8 @@ class Watch(keras.callbacks.Callback):
 
     def note_raised(self, error: BaseException) -> None:
         """End the run with the error that ended `fit`, where it has not ended yet."""
-        self._stop(error)
+        raised = ErrorText.of(error)
+        self._end(lambda run: run.fail(raised))
 
     @contextlib.contextmanager
     def _boundary(self) -> Iterator[None]:
@@ -207,26 +204,16 @@ class Watch(keras.callbacks.Callback):
             yield
         except Exception as error:  # noqa: BLE001  the training's boundary
             interrupt = find_interrupt(error)
-            if interrupt is None:
-                self._fail(error)
-            else:
-                self._stop(interrupt)
+            if interrupt is not None:
+                self.note_raised(interrupt)
                 raise interrupt from None
-        except BaseException as error:
-            self._stop(error)
+            if self._recorder:
+                self._recorder.report_failure(reason(error))
+            else:
+                warn_user(f"this fit is not recorded: {reason(error)}")
+        except BaseException as error:  # an interrupt, after which Keras calls no callback
+            self.note_raised(error)
             raise
-
-    def _fail(self, error: Exception) -> None:
-        """Report a failure of tfwatch; the training goes on."""
-        if self._recorder:
-            self._recorder.report_failure(reason(error))
-        else:
-            warn_user(f"this fit is not recorded: {reason(error)}")
-
-    def _stop(self, error: BaseException) -> None:
-        """End a script's run with an interrupt, after which Keras calls no callback."""
-        raised = ErrorText.of(error)
-        self._end(lambda run: run.fail(raised))
 
     def _end(self, end_run: Callable[[FitRun], None]) -> None:
         recorder, self._recorder = self._recorder, None

@@ -44,7 +44,12 @@ class FitRun:
         self._knobs = dict(knobs)
         self._control = Control()
         self._begun_ns = SYSTEM.now_ns()
-        self._is_shared = bool(launched().runs_dir) or _follows_a_short_fit(runs_dir)
+        # The fit before was short, and its run could not be shared: this one can.
+        follows_short_fit = any(
+            where == runs_dir and self._begun_ns - at_ns < GAP_S * 1e9
+            for where, at_ns in _short_fit
+        )
+        self._is_shared = bool(launched().runs_dir) or follows_short_fit
         self.script = _begin_run(runs_dir, knobs)
         _newest[:] = [self.script]
         self.step_log = StepLog(self.script.writer, self.script.profiler)
@@ -143,12 +148,6 @@ def complete_runs() -> None:
     for script in _newest:
         if script.is_over:
             script.close()
-
-
-def _follows_a_short_fit(runs_dir: Path | None) -> bool:
-    return any(
-        where == runs_dir and SYSTEM.now_ns() - at_ns < GAP_S * 1e9 for where, at_ns in _short_fit
-    )
 
 
 def stop_fit() -> bool:

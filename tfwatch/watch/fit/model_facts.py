@@ -39,8 +39,16 @@ def read_model(model: Any) -> ModelFacts:
         jit_compile=bool(model.jit_compile),
         largest_embedding=_largest_embedding(layers.values()),
         without_cudnn=[*_without_cudnn(layers)][:MOST_LAYERS],
-        float16_convolutions=_those(layers, _is_float16_convolution),
-        preprocessing=_those(layers, _preprocesses_images),
+        float16_convolutions=_those(
+            layers,
+            lambda one: isinstance(one, _CONVOLUTIONS) and one.compute_dtype == "float16",
+        ),
+        preprocessing=_those(
+            layers,
+            lambda one: (
+                "BaseImagePreprocessingLayer" in {kind.__name__ for kind in type(one).__mro__}
+            ),
+        ),
         threshold_metrics=[*_threshold_metrics(model)][:MOST_LAYERS],
     )
 
@@ -74,14 +82,6 @@ def _named(path: str, layer: Any) -> tuple[str, str]:
 def _those(layers: dict[str, Any], wanted: Callable[[Any], bool]) -> list[Layer]:
     found = [Layer(*_named(path, layer)) for path, layer in layers.items() if wanted(layer)]
     return found[:MOST_LAYERS]
-
-
-def _is_float16_convolution(layer: Any) -> bool:
-    return isinstance(layer, _CONVOLUTIONS) and layer.compute_dtype == "float16"
-
-
-def _preprocesses_images(layer: Any) -> bool:
-    return any(kind.__name__ == "BaseImagePreprocessingLayer" for kind in type(layer).__mro__)
 
 
 def _threshold_metrics(model: Any) -> Iterator[ThresholdMetric]:

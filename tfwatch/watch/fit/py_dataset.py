@@ -169,7 +169,9 @@ def _name_of_draw(dataset: Any) -> str:
     seen: set[CodeType] = set()
     while waiting and len(seen) < _MOST_FUNCTIONS:
         function = waiting.pop()
-        if not _is_own_function(function) or function.__code__ in seen:
+        # Not `isinstance`: it asks an object for its class, and a proxy of the user's may raise.
+        is_function = type(function) is FunctionType
+        if not is_function or _is_of_library(function.__module__) or function.__code__ in seen:
             continue
         seen.add(function.__code__)
         names = dict.fromkeys(_names_in(function.__code__))
@@ -208,8 +210,3 @@ def _members(owner: Any, names: Set[str]) -> Iterator[Any]:
 
 def _is_of_library(module: object) -> bool:
     return str(module).partition(".")[0] in _LIBRARIES
-
-
-def _is_own_function(one: Any) -> bool:
-    # Not `isinstance`: it asks an object for its class, and a proxy of the user's may raise.
-    return type(one) is FunctionType and not _is_of_library(one.__module__)

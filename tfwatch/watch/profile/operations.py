@@ -13,7 +13,6 @@ from tfwatch.core.events import MOST_OPERATIONS, OperationTime, StepProfiled
 from tfwatch.watch.profile.compiled import operations_of_kernels
 from tfwatch.watch.profile.gaps import Busy, begin_ps, call_begins, gaps_of, length_ps, within
 from tfwatch.watch.profile.origins import CALL, Origins
-from tfwatch.watch.profile.tensor_cores import has_tensor_cores, idle_tensor_cores_ps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -124,7 +123,9 @@ def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> 
     times = _device_times(devices, host, compiled, begins, until)
     on_gpu = bool(times.operations)
     if accelerated and not on_gpu:
-        return _missing(done, now_ns, "TensorFlow's profiler sees no kernels of this GPU")
+        times_ms = done.step_ms, done.cost_ms
+        why = "TensorFlow's profiler sees no kernels of this GPU"
+        return StepProfiled(now_ns, done.step, done.steps, *times_ms, missing=why, by=done.by)
     if not on_gpu:
         times = _host_times(host, compiled, until)
     origins = Origins(done.model, done.graph, {one.path for one in times.operations})
@@ -143,14 +144,9 @@ def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> 
         _ms(times.small_ps, done.steps),
         "" if rows else "TensorFlow's profiler recorded no operations of the step",
         done.by,
-        _ms_if_known(times.gaps_ps, done.steps),
-        _ms_if_known(times.float32_ps, done.steps),
+        None if times.gaps_ps is None else _ms(times.gaps_ps, done.steps),
+        None if times.float32_ps is None else _ms(times.float32_ps, done.steps),
     )
-
-
-def _missing(done: Recording, now_ns: int, why: str) -> StepProfiled:
-    times_ms = done.step_ms, done.cost_ms
-    return StepProfiled(now_ns, done.step, done.steps, *times_ms, missing=why, by=done.by)
 
 
 def _read_space(done: Recording) -> Any:
@@ -213,8 +209,8 @@ def _device_times(
                 busy.append(Busy(begin, begin + event.duration_ps, _CALLED in path))
         if times.gaps_ps is not None:
             _add_gaps(times, gaps_of(busy, begins), host)
-    if all(map(has_tensor_cores, planes)):
-        times.float32_ps = idle_tensor_cores_ps((one.op, one.ps) for one in times.operations)
+    if all(map(_has_tensor_cores, planes)):
+        times.float32_ps = _idle_tensor_cores_ps(times.operations)
     return times
 
 
@@ -237,20 +233,17 @@ def _long_operations(host: Iterable[Any]) -> Iterator[tuple[int, int, str, str]]
         names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
         for line in plane.lines:
             data_until = 0
-            for begin, end, key in sorted(_gently(_spans(line))):
+            spans = (
+                (begin := begin_ps(line, event), begin + event.duration_ps, event.metadata_id)
+                for event in _gently(line.events)
+            )
+            for begin, end, key in sorted(spans):
                 if names[key].startswith(_OF_DATA):
                     data_until = max(data_until, end)
                 elif end - begin >= _LONGEST_LAUNCH_PS and begin >= data_until:
                     match = _OPERATION.fullmatch(names[key])
                     if match and _CALLED in match["path"]:
                         yield begin, end, match["path"], match["op"]
-
-
-def _spans(line: Any) -> Iterator[tuple[int, int, int]]:
-    """Yield begin, end and number of each event of a thread."""
-    for event in line.events:
-        begin = begin_ps(line, event)
-        yield begin, begin + event.duration_ps, event.metadata_id
 
 
 def _statistics(plane: Any) -> dict[str, int]:
@@ -282,8 +275,10 @@ def _host_times(planes: Iterable[Any], compiled: Mapping[str, str], until: float
                 if key in kernels:
                     op = _XLA_NUMBER.sub("", names[key])
                     times.operations.append(_Time(compiled.get(names[key], ""), op, ps))
-                else:
-                    _add_host(times, names[key], ps)
+                elif match := _OPERATION.fullmatch(names[key]):
+                    times.operations.append(_Time(match["path"], match["op"], ps))
+                elif names[key].startswith(_EXECUTOR):
+                    times.small_ps += ps
     return times
 
 
@@ -291,13 +286,6 @@ def _kernels(plane: Any, line: Any, of_xla: int | None) -> set[int]:
     """Return the numbers of the events that XLA compiled."""
     events = _gently(line.events) if of_xla is not None else ()
     return {one.metadata_id for one in events if _statistic(plane, one, of_xla) != ""}
-
-
-def _add_host(times: _Times, name: str, ps: int) -> None:
-    if match := _OPERATION.fullmatch(name):
-        times.operations.append(_Time(match["path"], match["op"], ps))
-    elif name.startswith(_EXECUTOR):
-        times.small_ps += ps
 
 
 def _own_times(names: Mapping[int, str], line: Any, until: float) -> Iterator[tuple[int, int]]:
@@ -339,6 +327,38 @@ def _closed(around: list[_Open]) -> Iterator[tuple[int, int]]:
         yield event.key, max(event.duration - event.inside, 0)
 
 
+# -- tensor cores ----------------------------------------------------------------------------------
+
+#: Products and convolutions in single precision by cuBLAS, cuDNN and CUTLASS; and what stands in
+#: the name of a kernel that uses tensor cores or another precision, as in
+#: `cutlass_80_tensorop_s1688gemm_128x128_nn`.
+_FLOAT32 = re.compile(r"sgemm|scudnn|simt_s")
+_OTHER = re.compile(r"tensorop|tf32|bf16|half|fp16|s1688|s16816|s884|h884|h1688|h16816|hmma")
+#: The first compute capability with tensor cores, that of a V100.
+_LEAST = 7
+
+
+def _has_tensor_cores(plane: Any) -> bool:
+    """Return whether the compute capability in a GPU's plane has tensor cores; False where it is
+    not known."""
+    names = {key: one.name for key, one in plane.stat_metadata.items()}
+    major = (one for one in plane.stats if names.get(one.metadata_id) == "compute_cap_major")
+    return any(max(one.uint64_value, one.int64_value) >= _LEAST for one in major)
+
+
+def _idle_tensor_cores_ps(kernels: Iterable[_Time]) -> int:
+    """Return the time of kernels that compute products in float32 without tensor cores.
+
+    None count where others use TensorFloat-32: there TensorFlow tries both, and keeps float32 where
+    it is faster.
+    """
+    plain_ps, uses_tf32 = 0, False
+    for _, name, ps in kernels:
+        uses_tf32 = uses_tf32 or "tf32" in name
+        plain_ps += ps if _FLOAT32.search(name) and not _OTHER.search(name) else 0
+    return 0 if uses_tf32 else plain_ps
+
+
 # -- rows ------------------------------------------------------------------------------------------
 
 
@@ -347,7 +367,11 @@ def _rows(
 ) -> tuple[tuple[OperationTime, ...], float]:
     """Return the longest parts, and the time of the others, milliseconds a step."""
     parts: dict[Origin, _Part] = defaultdict(_Part)
-    for (path, op), ps in _gently(_longest_first(times)):
+    by_path: Counter[tuple[str, str]] = Counter()
+    for time in _gently(times):
+        by_path[time.path, time.op] += time.ps
+    # Where looking up is limited, the longest count.
+    for (path, op), ps in _gently(by_path.most_common()):
         origin = origins.of(path, op)
         part = parts[replace(origin, place="")]
         part.ps += ps
@@ -358,17 +382,5 @@ def _rows(
     return tuple(rows), _ms(sum(part.ps for _, part in ranked[MOST_OPERATIONS:]), steps)
 
 
-def _longest_first(times: Iterable[_Time]) -> Iterable[tuple[tuple[str, str], int]]:
-    """Return the time of each operation: where looking up is limited, the longest count."""
-    by_path: Counter[tuple[str, str]] = Counter()
-    for time in _gently(times):
-        by_path[time.path, time.op] += time.ps
-    return by_path.most_common()
-
-
 def _ms(ps: int, steps: int) -> float:
     return ps / 1e9 / max(steps, 1)
-
-
-def _ms_if_known(ps: int | None, steps: int) -> float | None:
-    return None if ps is None else _ms(ps, steps)

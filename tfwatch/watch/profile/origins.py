@@ -10,6 +10,7 @@ import sys
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
@@ -101,9 +102,13 @@ class Origins:
         if parts[0].startswith(_LOSS):
             return Origin("loss", kind=parts[1] if len(parts) > 2 else "")
         if self._optimizer and _is_scope(parts[0], self._optimizer[0]):
-            return self._update(_name_of(path))
+            name = _name_of(path)
+            if self._updates.is_clipping(name):
+                return Origin("clipping")
+            return Origin("optimizer", *self._optimizer, variable=self._updates.variable_of(name))
         if layer := self._layer(parts):
-            return Origin("backward" if is_backward else "forward", *layer, self._place(path))
+            place = _users_line(self._frames(path))
+            return Origin("backward" if is_backward else "forward", *layer, place)
         return self._made_by(path, is_backward)
 
     def _layer(self, parts: Sequence[str]) -> tuple[str, str] | None:
@@ -131,15 +136,9 @@ class Origins:
     def _layers_in(self, layer: Any) -> dict[str, Any]:
         """Return the layers of a layer by their names."""
         if id(layer) not in self._inner:
-            self._inner[id(layer)] = {one.name: one for one in _sublayers(layer)}
+            inner = layer._flatten_layers(include_self=False, recursive=False)
+            self._inner[id(layer)] = {one.name: one for one in inner}
         return self._inner[id(layer)]
-
-    def _update(self, name: str) -> Origin:
-        """Return the origin of an operation of the optimizer."""
-        if self._updates.is_clipping(name):
-            return Origin("clipping")
-        own = self._optimizer or ("", "")
-        return Origin("optimizer", *own, variable=self._updates.variable_of(name))
 
     @cached_property
     def _updates(self) -> Updates:
@@ -166,9 +165,6 @@ class Origins:
         if any(_OPTIMIZERS in file for file in files) and self._optimizer:
             return Origin("optimizer", *self._optimizer)
         return Origin("backward" if is_backward else "other", place=_users_line(frames))
-
-    def _place(self, path: str) -> str:
-        return _users_line(self._frames(path))
 
     def _frames(self, path: str) -> list[tuple[str, int, str]]:
         """Return the file, line and function of each frame that made an operation, outermost
@@ -233,23 +229,18 @@ def _scopes_of(paths: Iterable[str]) -> dict[tuple[str, ...], set[str]]:
     return scopes
 
 
-def _sublayers(layer: Any) -> Iterable[Any]:
-    return layer._flatten_layers(include_self=False, recursive=False)  # type: ignore[no-any-return]
-
-
 def _layer_name(scope: str, layers: Mapping[str, Any], beside: set[str]) -> str:
     """Return the name of a scope's layer: TensorFlow puts a number behind a name that it has had.
 
     `dense_1` is the layer `dense` where the layer `dense_1` has another scope, as `dense_1_2`.
     """
     base = _NUMBERED.sub("", scope)
-    if scope not in layers or (base in layers and base != scope and _has_other(scope, beside)):
+    if scope not in layers:
+        return base
+    is_other = base in layers and base != scope
+    if is_other and any(one != scope and _NUMBERED.sub("", one) == scope for one in beside):
         return base
     return scope
-
-
-def _has_other(scope: str, beside: set[str]) -> bool:
-    return any(one != scope and _NUMBERED.sub("", one) == scope for one in beside)
 
 
 def _is_scope(part: str, name: str) -> bool:
@@ -282,19 +273,13 @@ def _metrics_of(model: Any) -> list[_Metric]:
 
     found: list[_Metric] = []
     with fails_open(lambda _: None):
-        for metric in _flat_metrics(model):
+        given = [getattr(one, "metrics", None) or [one] for one in getattr(model, "metrics", ())]
+        for metric in chain.from_iterable(given):
             function = getattr(metric, "_fn", None)
             kind = getattr(function, "__name__", "") or type(metric).__name__
             file = os.path.normpath(inspect.getfile(function or type(metric)))
             found.append(_Metric(metric.name, kind, file, is_wrapper=function is not None))
     return found
-
-
-def _flat_metrics(model: Any) -> list[Any]:
-    metrics: list[Any] = []
-    for one in getattr(model, "metrics", ()):
-        metrics += getattr(one, "metrics", None) or [one]
-    return metrics
 
 
 def _operations_of(graph: Any) -> dict[str, Any]:

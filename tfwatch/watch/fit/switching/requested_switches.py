@@ -209,8 +209,9 @@ class RequestedSwitches:
             return self._follow(*self._late, self.current.batches_given(steps))
         if not self._control.has_requests or self.current.pipeline.is_switching:
             return False
-        if self._is_warming_up():
-            return False
+        is_ahead = self._control.asks(DEVICE_PREFETCH) and self._why_no_copy() is None
+        if is_ahead and not self._warm_up.is_over():
+            return False  # until the first prefetch to the device builds quickly
         with fails_open(self._refuse):
             knobs = self._accept(steps)
             if knobs == self._control.knobs:
@@ -219,11 +220,6 @@ class RequestedSwitches:
                 self._switch(knobs, self.current.batches_given(steps))
             return True
         return False
-
-    def _is_warming_up(self) -> bool:
-        """Return whether a request waits until the first prefetch to the device builds quickly."""
-        is_wanted = self._control.asks(DEVICE_PREFETCH) and self._why_no_copy() is None
-        return is_wanted and not self._warm_up.is_over()
 
     def _switch(self, knobs: Knobs, batches: int) -> None:
         """Switch to the knobs after so many batches: at once, or when another iterator has caught
@@ -412,7 +408,11 @@ class RequestedSwitches:
         if not self.requested:
             self._writer.note(f"a request is not carried out: {reason}", is_refusal=True)
         requested, self.requested = self.requested, []
-        for asked in [*requested, *self._cancel_cache()]:
+        if CACHE in self._deferred and self._control.knobs.cache == OFF:
+            # Its pipeline could not be built; the one before continues.
+            requested.append(self._deferred.pop(CACHE))
+        self._close_unused_cache()
+        for asked in requested:
             now_ns, now = self._writer.now_ns(), getattr(self._control.knobs, asked.knob)
             if now == asked.new:  # what failed came after it
                 self.requested.append(asked)
@@ -420,14 +420,6 @@ class RequestedSwitches:
                 self._writer.event(
                     SwitchFailed(now_ns, asked.knob, reason, asked.old, asked.new, asked.step, now)
                 )
-
-    def _cancel_cache(self) -> list[SwitchAsked]:
-        """Return the switch to a cache whose pipeline could not be built; the one before
-        continues."""
-        waits = CACHE in self._deferred and self._control.knobs.cache == OFF
-        cancelled = [self._deferred.pop(CACHE)] if waits else []
-        self._close_unused_cache()
-        return cancelled
 
     def _close_unused_cache(self) -> None:
         """Close the cache where no pipeline uses it; a source may read it until its epoch ends."""

@@ -126,7 +126,8 @@ class ScriptPipeline:
 
     @staticmethod
     def _refuse_keras_own(dataset: Any) -> None:
-        if given := _given_of(dataset):
+        given = next((stage.given for stage in find_code_stages(dataset) if stage.given), "")
+        if given:
             raise CannotRebuildError(f"Keras makes its batches from {given}")
 
     @staticmethod
@@ -145,13 +146,10 @@ class ScriptPipeline:
         """The changes of the script's lines that do what its knobs do."""
         if self._dataset is None:
             return ()
-        return tuple(find_edits(self._dataset, self._maps, self._stage_to_cache()))
-
-    def _stage_to_cache(self) -> Any | None:
-        """Return the stage that a `.cache()` in the script follows; None where it would fix an
-        order or not last."""
+        # A `.cache()` in the script must not fix an order, and has to last.
         kept = self._kept()
-        return stage_to_cache(self._dataset, kept) if kept is not None else None
+        cached = stage_to_cache(self._dataset, kept) if kept is not None else None
+        return find_edits(self._dataset, self._maps, cached)
 
     def _kept(self) -> Any | None:
         """Return the map whose results a cache keeps: one of tfwatch's, else one in the script's
@@ -243,7 +241,11 @@ class ScriptPipeline:
         cached = place.build(self.store.examples(), seeds, workers)
         if cached.element_spec != self._dataset.element_spec:
             raise CannotRebuildError(OTHER_SHAPE)
-        return replace(_rebuilt(cached, self.random_draws), options=self._dataset.options())
+        try:
+            pipeline = RebuiltPipeline.of(split_tree(cached, random_draws=self.random_draws))
+        except CannotRebuildError:  # its maps stay as written: the gate cannot be below them
+            pipeline = RebuiltPipeline.of(split_tree(cached, with_maps=False))
+        return replace(pipeline, options=self._dataset.options())
 
     def close_cache(self) -> None:
         """Drop the cache, once no pipeline reads it."""
@@ -256,12 +258,6 @@ class ScriptPipeline:
         return self._running.build(data, knobs)
 
 
-def _given_of(dataset: Any) -> str:
-    """Return the argument of `fit` that Keras makes its batches from; empty for a data set of the
-    script's."""
-    return next((stage.given for stage in find_code_stages(dataset) if stage.given), "")
-
-
 def _why_unreadable(read: Callable[[], None]) -> str:
     """Return the reason why a pipeline cannot be read; empty if it is."""
     try:
@@ -272,15 +268,6 @@ def _why_unreadable(read: Callable[[], None]) -> str:
         raise_interrupt(error)
         return f"it cannot be read with this TensorFlow ({reason(error)})"
     return ""
-
-
-def _rebuilt(dataset: tf.data.Dataset, random_draws: bool) -> RebuiltPipeline:
-    """Return a pipeline with a cache; its maps stay as written where the gate cannot be below
-    them."""
-    try:
-        return RebuiltPipeline.of(split_tree(dataset, random_draws=random_draws))
-    except CannotRebuildError:
-        return RebuiltPipeline.of(split_tree(dataset, with_maps=False))
 
 
 def _seeds_of(iterator: Any, shuffles: Sequence[Any], *, has_begun: bool) -> Seeds:

@@ -242,7 +242,9 @@ class ScriptRun:
             self._has_begun = True
             if self.writer.lost:
                 self._report_lost(f"{self._runs_dir} cannot be written: {self.writer.lost.reason}")
-        self._announce()
+        if not self._is_announced and self.writer.folder and self.writer.can_open:
+            self._is_announced = True  # to the screen of `tfwatch run`, which opens it
+            announce(self.writer.folder)
         resting = next(iter(self._resting_since_ns), None)
         if resting is not None and self.writer.now_ns() - resting > GAP_S * 1e9:
             self.end_rest()
@@ -257,12 +259,6 @@ class ScriptRun:
                 known = names if self._names is None else self._names
                 self._names = dict(known.items() & names.items())
                 self.writer.describe(names=self._names)
-
-    def _announce(self) -> None:
-        """Announce the run to the screen of `tfwatch run` once it can be opened."""
-        if not self._is_announced and self.writer.folder and self.writer.can_open:
-            self._is_announced = True
-            announce(self.writer.folder)
 
     def _report_lost(self, why: str) -> None:
         if why:

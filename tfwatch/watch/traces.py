@@ -137,27 +137,17 @@ def _words_of(value: Any) -> tuple[tuple[str, str], ...]:
         return (("value", _short(value)),)
     if isinstance(value, (int, float, complex)):
         return (("Python number", _short(value)),)
-    if hasattr(value, "shape") and hasattr(value, "dtype") and not _is_variable(value):
-        return (("shape", _shape_text(value.shape)), ("dtype", _name_of_dtype(value.dtype)))
+    # Of a variable, which has `assign`, a function has one trace each.
+    if hasattr(value, "shape") and hasattr(value, "dtype") and not hasattr(value, "assign"):
+        is_known = getattr(value.shape, "rank", 0) is not None
+        shape = str(tuple(value.shape)) if is_known else "unknown"
+        return (("shape", shape), ("dtype", str(getattr(value.dtype, "name", value.dtype))))
     return (("type", type(value).__name__), ("object", str(id(value))))
-
-
-def _is_variable(value: Any) -> bool:
-    """Return whether a value is a variable, of which a function has one trace each."""
-    return hasattr(value, "assign")
 
 
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
-
-
-def _shape_text(shape: Any) -> str:
-    return str(tuple(shape)) if getattr(shape, "rank", 0) is not None else "unknown"
-
-
-def _name_of_dtype(dtype: Any) -> str:
-    return str(getattr(dtype, "name", dtype))
 
 
 def change_between(before: Signature, after: Signature) -> str:

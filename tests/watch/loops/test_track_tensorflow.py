@@ -219,7 +219,7 @@ def test_a_function_whose_graph_cannot_be_read_is_noted(
     def fail(function: Any) -> bool:
         raise AttributeError("another TensorFlow")
 
-    monkeypatch.setattr("tfwatch.watch.loops.function_calls._fetches", fail)
+    monkeypatch.setattr("tfwatch.watch.loops.function_calls.operations_of", fail)
     double = tf.function(lambda x: x * 2)
     with tfwatch.track([tf.zeros(2)] * 3, tmp_path) as tracked:
         for x in tracked:

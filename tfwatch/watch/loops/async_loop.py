@@ -164,8 +164,11 @@ class GpuProbe:
     def _run(self) -> None:
         with fails_open(self._without_gpu):
             probe = self._make_probe()
-            readings = sorted(self._measure(probe) for _ in range(_IDLE_PROBES))
-            self.idle_ns = readings[_IDLE_INDEX]
+            readings = []
+            for _ in range(_IDLE_PROBES):
+                probed_ns = self._now_ns()
+                readings.append(probe() - probed_ns)
+            self.idle_ns = sorted(readings)[_IDLE_INDEX]
             self._note(f"a probe of an idle GPU takes {self.idle_ns / 1e6:.2f} ms")
             while self._requests.get():
                 while not self._requests.empty():
@@ -176,10 +179,6 @@ class GpuProbe:
     def _without_gpu(self, why: str) -> None:
         self.failed = True
         self._note(f"the GPU cannot be probed ({why}): every fetch that blocks counts as data wait")
-
-    def _measure(self, probe: Callable[[], int]) -> int:
-        probed_ns = self._now_ns()
-        return probe() - probed_ns
 
     def _probe(self, probe: Callable[[], int]) -> None:
         step = self._fetching

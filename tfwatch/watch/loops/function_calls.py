@@ -78,8 +78,10 @@ class FunctionCalls:
         """Time the calls for one run less."""
         with self._lock:
             self._runs -= 1
-            if not self._runs:
-                self._unwrap()
+            function = _function_class()
+            # Unless somebody else has wrapped this one.
+            if not self._runs and function.__call__ is self._wrapped:
+                function.__call__ = self._original
 
     def spent_ns(self) -> int:
         """Return the time that this thread has spent in calls so far."""
@@ -106,12 +108,6 @@ class FunctionCalls:
         self._original, self._wrapped = original, self._timed(original)
         function.__call__ = self._wrapped
         return True
-
-    def _unwrap(self) -> None:
-        """Put TensorFlow's own method back, unless somebody else has wrapped this one."""
-        function = _function_class()
-        if function.__call__ is self._wrapped:
-            function.__call__ = self._original
 
     def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         own, now_ns, traced = self._own, time.perf_counter_ns, self._traced
@@ -155,14 +151,11 @@ class FunctionCalls:
         if does_fetch is None:
             # Also where the next line raises: it is not asked again.
             self._do_fetch[function] = False
-            self._do_fetch[function] = does_fetch = _fetches(function)
+            traced = function._function_cache.values()  # traces nothing
+            operations = (one for concrete in traced for one in operations_of(concrete.graph))
+            does_fetch = any(one.type in _FETCHES for one in operations)
+            self._do_fetch[function] = does_fetch
         return does_fetch
-
-
-def _fetches(function: Any) -> bool:
-    """Return whether a graph of a function, or one that it calls, takes elements of a data set."""
-    graphs = [concrete.graph for concrete in function._function_cache.values()]  # traces nothing
-    return any(one.type in _FETCHES for graph in graphs for one in operations_of(graph))
 
 
 def _function_class() -> Any:

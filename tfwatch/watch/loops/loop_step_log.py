@@ -64,20 +64,14 @@ class _EagerBodies:
         # The first body of an epoch may show none: a loop may be found at the end of that body.
         self._has_timed = self._has_timed or took_ns > 0
         if has_called or (operations and not self._has_timed):
-            self._leave()
+            self._may_be, self._operations = False, None
+            self._writer.describe(op_by_op=False)
         elif not self._has_begun:
-            self._begin_timing()
+            from tfwatch.watch.fit.stepping.eager_operations import time_operations
+
+            self._has_begun = True
+            self._operations = time_operations(self._writer)
         return took_ns
-
-    def _begin_timing(self) -> None:
-        from tfwatch.watch.fit.stepping.eager_operations import time_operations
-
-        self._has_begun = True
-        self._operations = time_operations(self._writer)
-
-    def _leave(self) -> None:
-        self._may_be, self._operations = False, None
-        self._writer.describe(op_by_op=False)
 
 
 class LoopStepLog(StepLog):

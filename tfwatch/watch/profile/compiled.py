@@ -27,16 +27,13 @@ def operations_of_kernels(planes: Iterable[Any], ran: Iterable[Any]) -> dict[str
 
         for plane in planes:
             modules = list(plane.event_metadata.values())
-            for module in [one for one in modules if _program(one) in names] or modules:
+            # Events refer to the module `step.5(6)` as `step.5`.
+            ran_here = [one for one in modules if str(one.name).rpartition("(")[0] in names]
+            for module in ran_here or modules:
                 proto = hlo_pb2.HloProto.FromString(module.stats[0].bytes_value)
                 for kernel, path in _paths_of_module(proto.hlo_module).items():
                     paths[kernel] = path if paths.get(kernel, path) == path else ""
     return paths
-
-
-def _program(module: Any) -> str:
-    """Return the name by which the events of a module refer to it: its own is `step.5(6)`."""
-    return str(module.name).rpartition("(")[0]
 
 
 def _paths_of_module(module: Any) -> dict[str, str]:

@@ -169,13 +169,6 @@ class StepProfiler:
         else:
             folder.close()
 
-    def _stop(self) -> None:
-        """Stop the profiler where it runs, and drop what it has recorded."""
-        guard, self._guard = self._guard, None
-        if guard is not None:
-            guard.end()
-            _profiler_api().stop(save=False)
-
     def _abandon(self, why: str, steps: int) -> None:
         with fails_open(lambda _: None):
             self._discard()
@@ -185,8 +178,11 @@ class StepProfiler:
     def _discard(self) -> None:
         """Stop the profiler, and drop what it has recorded."""
         folder, self._folder = self._folder, None
+        guard, self._guard = self._guard, None
         try:
-            self._stop()
+            if guard is not None:
+                guard.end()
+                _profiler_api().stop(save=False)
         finally:
             if folder is not None:
                 folder.close()

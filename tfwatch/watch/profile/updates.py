@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import fails_open
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 #: Operations that write a variable: `AssignAddVariableOp`, `ResourceScatterAdd`.
 _WRITES = ("Assign", "Resource")
@@ -43,15 +43,19 @@ class Updates:
         if any(part.startswith(_CLIPPING) for part in name.split("/")):
             return True
         operation = self._operations.get(name) if self._is_global else None
-        return operation is not None and any(map(self._is_shared, (operation, *_inputs(operation))))
-
-    def _is_shared(self, operation: Any) -> bool:
-        return len(self._variables.get(operation.name, ())) > 1
+        if operation is None:
+            return False
+        names = (one.name for one in (operation, *_inputs(operation)))
+        return any(len(self._variables.get(name, ())) > 1 for name in names)
 
     def _trace(self, variables: Mapping[int, str]) -> None:
         """Note for each operation the variables that its result is written to."""
         writes = [one for one in self._operations.values() if one.type.startswith(_WRITES)]
-        captured = {graph: _captured(graph) for graph in {one.graph for one in writes}}
+        # The tensors outside a graph by the names of those that stand for them in it.
+        captured = {
+            graph: {inside.name: outside for outside, inside in graph.captures}
+            for graph in {one.graph for one in writes}
+        }
         for one in writes:
             written = captured[one.graph].get(one.inputs[0].name)
             if variable := variables.get(id(written)):
@@ -71,11 +75,6 @@ def _inputs(operation: Any) -> list[Any]:
     return [tensor.op for tensor in operation.inputs]
 
 
-def _captured(graph: Any) -> dict[str, Any]:
-    """Return the tensors outside a graph by the names of those that stand for them in it."""
-    return {inside.name: outside for outside, inside in graph.captures}
-
-
 def _variables_of(optimizer: Any) -> dict[int, str]:
     """Return the path of a trained variable by the handles of it and of those that are kept for
     it: Keras' optimizers hold such variables in lists, in the order of the trained ones."""
@@ -85,12 +84,8 @@ def _variables_of(optimizer: Any) -> dict[int, str]:
     found: dict[int, str] = {}
     for kept in (trained, *(one for one in lists if isinstance(one, list))):
         if len(kept) == len(trained):
-            found |= dict(zip(map(id, _handles(kept)), paths, strict=True))
+            # What a graph captures of a variable; None of what is none.
+            handles = (getattr(getattr(one, "value", None), "handle", None) for one in kept)
+            found |= dict(zip(map(id, handles), paths, strict=True))
     found.pop(id(None), None)
     return found
-
-
-def _handles(variables: Iterable[Any]) -> Iterator[Any]:
-    """Yield what a graph captures of each variable; None where it is none."""
-    for one in variables:
-        yield getattr(getattr(one, "value", None), "handle", None)

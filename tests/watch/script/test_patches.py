@@ -3,11 +3,12 @@ script runs on."""
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
+import pickle
 import sys
 import textwrap
-import threading
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,8 @@ import tfwatch
 from tfwatch.core.rows import Flag, step_ms
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
-from tfwatch.watch.script.import_hook import ImportHook, hide_own_threads
+from tfwatch.watch.script.import_hook import ImportHook
+from tfwatch.watch.script.patches import make_timed_class
 from tfwatch.watch.tensorflow_info import host_device
 
 if TYPE_CHECKING:
@@ -366,19 +368,25 @@ def test_the_loader_of_keras_is_left_as_it_was(import_keras: Import) -> None:
     assert "exec_module" not in vars(import_keras().__spec__.loader)
 
 
-def test_a_script_that_waits_for_all_its_threads_does_not_wait_for_those_of_tfwatch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in ("enumerate", "active_count"):
-        monkeypatch.setattr(threading, name, getattr(threading, name))
-    before, done = set(threading.enumerate()), threading.Event()
-    threads = [threading.Thread(target=done.wait, name=name) for name in ("tfwatch-x", "mine")]
-    hide_own_threads()
-    for thread in threads:
-        thread.start()
+class Numbers:
+    """An iterator."""
 
-    assert set(threading.enumerate()) - before == {threads[1]}
-    assert threading.active_count() == len(threading.enumerate())
-    done.set()
-    for thread in threads:
-        thread.join()
+    def __init__(self) -> None:
+        self.last = 0
+
+    def __next__(self) -> int:
+        self.last += 1
+        return self.last
+
+
+def through_pickle(one: Any) -> Any:
+    return pickle.loads(pickle.dumps(one))
+
+
+def test_an_iterator_is_pickled_and_copied_as_without_tfwatch() -> None:
+    bare = pickle.dumps(Numbers())
+    ways: tuple[Callable[[Any], Any], ...] = (copy.copy, copy.deepcopy, through_pickle)
+    for duplicate in ways:
+        timed: Any = Numbers()
+        timed.__class__, timed._tfwatch_loop = make_timed_class(Numbers), object()
+        assert pickle.dumps(duplicate(timed)) == bare

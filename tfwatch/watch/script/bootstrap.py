@@ -67,7 +67,8 @@ def _install_hook(launch: str, announcements: str, descriptors: str) -> None:
     try:
         _load_package()
         from tfwatch.runs.script_process import Launch, announce_in
-        from tfwatch.watch.script.import_hook import ImportHook, hide_own_threads
+        from tfwatch.watch.script.import_hook import ImportHook
+        from tfwatch.watch.script.unseen import hide_own_threads
 
         at_first_run = reader_after_relay(descriptors) if descriptors else None
         asked = Launch.from_text(launch)

@@ -1,17 +1,16 @@
-"""Waits for a script to import Keras and TensorFlow, and has its trainings recorded; hides
-tfwatch's threads from the script. It imports none of them."""
+"""Waits for a script to import Keras and TensorFlow, and has its trainings recorded; hides tfwatch
+from the script's debugger. It imports none of them."""
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_once, warn_user
+from tfwatch.watch.script.unseen import hide_own_frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
 
 _LEGACY = "tf_keras"
 _KERAS, _TENSORFLOW = "keras", "tensorflow"
+_DEBUGGER = "bdb"
 _WATCHED = (_TENSORFLOW, _KERAS, _LEGACY)
-#: The names of tfwatch's threads begin with it.
-_PREFIX = "tfwatch-"
 
 
 class ImportHook:
@@ -71,7 +69,7 @@ class ImportHook:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find nothing itself: have the loader of these libraries report that they are loaded."""
-        if name not in _WATCHED or os.getpid() != self._pid:
+        if name not in (*_WATCHED, _DEBUGGER) or os.getpid() != self._pid:
             return None
         for finder in sys.meta_path:
             spec = finder.find_spec(name, path, target) if finder is not self else None
@@ -99,6 +97,9 @@ class ImportHook:
                 lambda why: warn_user(f"loops of this script's own are not recorded: {why}")
             ):
                 self._use_tensorflow(module)
+        elif name == _DEBUGGER:
+            with fails_open(lambda _: None):  # then it shows tfwatch's frames too
+                hide_own_frames(module)
         else:
             with _not_watched():
                 _refuse_legacy() if name == _LEGACY else self._use_keras(module)
@@ -146,23 +147,3 @@ def _refuse_legacy() -> None:
 
 def _not_watched() -> fails_open:
     return fails_open(lambda why: warn_user(f"this script runs unwatched: {why}"))
-
-
-def hide_own_threads() -> None:
-    """Leave tfwatch's threads out of `threading.enumerate` and `threading.active_count`.
-
-    A script that joins all threads would wait for them: until its run ends, a minute after its last
-    step.
-    """
-    every = threading.enumerate
-
-    @functools.wraps(every)
-    def others() -> list[threading.Thread]:
-        return [thread for thread in every() if not thread.name.startswith(_PREFIX)]
-
-    @functools.wraps(threading.active_count)
-    def count() -> int:
-        return len(others())
-
-    threading.enumerate = others
-    threading.active_count = count

@@ -136,7 +136,8 @@ def _recorded(
 def make_timed_class(base: Any) -> Any:
     """Return a class of iterators that differs from `base` in its timed fetch alone.
 
-    An iterator whose loop is not recorded, or no longer, is one of `base` again.
+    An iterator whose loop is not recorded, or no longer, is one of `base` again; so is one that is
+    copied or pickled: `pickle` takes no class that has no name.
     """
     fetch = base.__next__
 
@@ -162,11 +163,17 @@ def make_timed_class(base: Any) -> Any:
             self.__class__ = base
         return batch
 
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        self.__class__ = base
+        delattr(self, _LOOP)
+        return self.__reduce_ex__(protocol)
+
     names = {
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
         "__next__": __next__,
+        "__reduce_ex__": __reduce_ex__,
     }
     return type(base)(base.__name__, (base,), names)
 

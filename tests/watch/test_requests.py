@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tfwatch.core.events import Event
     from tfwatch.runs.requests import Request
 
 pytestmark = pytest.mark.tensorflow
@@ -104,49 +105,38 @@ def test_a_stop_ends_one_fit_and_not_the_next(
     assert len(history.history["loss"]) == 2
 
 
-def test_an_experiment_of_another_terminal_runs_on_a_script(
-    arrays: Any, make_model: Make, tmp_path: Path
+@pytest.mark.parametrize(
+    ("job", "until"),
+    [
+        (Experiment("prefetch", ("default", "2"), 600), ExperimentEnded),
+        (Experiment("prefetch", ("default", "2")), ExperimentBegan),
+    ],
+    ids=["to its end", "outlasts the fit"],
+)
+def test_an_experiment_of_another_terminal_runs_on_a_script_and_ends_with_its_fit(
+    job: Experiment, until: type[Event], arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
     import keras
 
     watch, model = watch_in(tmp_path), make_model()
     tuner = Tuner(lambda: watch.run_path)
-    job = Experiment("prefetch", ("default", "2"), 600)
 
-    def stop_once_it_ended(epoch: int, logs: Any) -> None:
-        model.stop_training = bool(events_of(open_run(watch.run_path), ExperimentEnded))
+    def stop_once_it_has(epoch: int, logs: Any) -> None:
+        model.stop_training = bool(events_of(open_run(watch.run_path), until))
 
-    until_then = keras.callbacks.LambdaCallback(on_epoch_end=stop_once_it_ended)
+    until_then = keras.callbacks.LambdaCallback(on_epoch_end=stop_once_it_has)
     ask = after_batch(3, lambda: tuner.begin(job))
-    model.fit(known(arrays), epochs=1000, verbose=0, callbacks=[watch, ask, until_then])
-    tuner.close()
-
-    run = open_run(watch.run_path)
-    (ended,) = events_of(run, ExperimentEnded)
-    assert ended.knob == "prefetch"
-    assert any(event.by == "experiment" for event in events_of(run, PipelineSwitched))
-
-
-def test_an_experiment_that_outlasts_its_fit_ends_with_it(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    import keras
-
-    watch, model = watch_in(tmp_path), make_model()
-    tuner = Tuner(lambda: watch.run_path)
-
-    def stop_once_it_began(epoch: int, logs: Any) -> None:
-        model.stop_training = bool(events_of(open_run(watch.run_path), ExperimentBegan))
-
-    until_then = keras.callbacks.LambdaCallback(on_epoch_end=stop_once_it_began)
-    ask = after_batch(3, lambda: tuner.begin(Experiment("prefetch", ("default", "2"))))
     model.fit(known(arrays), epochs=1000, verbose=0, callbacks=[watch, ask, until_then])
     watch._newest_run.script.end_rest()
     watch._newest_run.script.close()
     tuner.close()
 
-    (ended,) = events_of(open_run(watch.run_path), ExperimentEnded)
-    assert ended.cause == "ended"
+    run = open_run(watch.run_path)
+    (ended,) = events_of(run, ExperimentEnded)
+    assert ended.knob == "prefetch"
+    assert (ended.cause == "ended") is (until is ExperimentBegan)
+    is_switched = any(event.by == "experiment" for event in events_of(run, PipelineSwitched))
+    assert is_switched or until is ExperimentBegan
 
 
 def test_between_two_short_fits_a_request_is_refused(

@@ -141,41 +141,42 @@ def train():
     for epoch in range(2):
         for n, batch in enumerate(tfwatch.track(range(5), RUNS)):
             if epoch and n == 3:
-                step(batch)
+                {body}
     raise ValueError("later")
 
 def step(batch):
     raise {error}
 
-{call}
+train()
 """
 
 
 @pytest.mark.parametrize(
-    ("error", "rc", "ends"),
+    ("body", "error", "rc", "ends"),
     [
         pytest.param(
-            "ValueError('bad batch')", 1, ("failed", "ValueError: bad batch"), id="an exception"
+            "step(batch)",
+            "ValueError('bad batch')",
+            1,
+            ("failed", "ValueError: bad batch"),
+            id="an exception",
         ),
-        pytest.param("KeyboardInterrupt", -2, ("stopped", "KeyboardInterrupt"), id="an interrupt"),
+        pytest.param(
+            "step(batch)", "KeyboardInterrupt", -2, ("stopped", "KeyboardInterrupt"), id="interrupt"
+        ),
+        pytest.param("pass", "TypeError", 1, ("finished", ""), id="a later one"),
     ],
 )
-def test_an_uncaught_exception_is_recorded(
-    error: str, rc: int, ends: tuple[str, str], tmp_path: Path
+def test_an_uncaught_exception_of_the_loop_is_recorded(
+    body: str, error: str, rc: int, ends: tuple[str, str], tmp_path: Path
 ) -> None:
-    (run,) = python(UNCAUGHT.format(error=error, call="train()"), tmp_path / "runs", rc=rc)
+    (run,) = python(UNCAUGHT.format(body=body, error=error), tmp_path / "runs", rc=rc)
     assert run.ended is not None
     assert (run.ended.cause, run.ended.detail) == ends
-    assert len(run.steps) == 9
+    assert len(run.steps) == (9 if body != "pass" else 10)
     assert [failure.step for failure in events_of(run, TrainingFailed)] == (
         [9] if ends[0] == "failed" else []
     )
-
-
-def test_a_later_exception_does_not_fail_the_loops_run(tmp_path: Path) -> None:
-    code = UNCAUGHT.replace("                step(batch)", "                pass")
-    (run,) = python(code.format(error="TypeError", call="train()"), tmp_path / "runs", rc=1)
-    assert (cause(run), events_of(run, TrainingFailed)) == ("finished", [])
 
 
 def test_an_error_of_a_loop_whose_iterator_lives_on_fails_its_run(tmp_path: Path) -> None:

@@ -3,13 +3,17 @@ process' end."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from tests.watch.child import seen_by
+from tests.watch.tracked import ROOT
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, SensorMissing, StagesFound, SwitchFailed
 from tfwatch.core.knobs import NotTimed, Refusal
@@ -40,7 +44,17 @@ class Ended:
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     folder = tmp_path_factory.mktemp("own_process")
-    return Ended(folder, seen_by("tests.watch.own_process", str(folder), timeout_s=240))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.watch.own_process", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return Ended(folder, json.loads(done.stdout.splitlines()[-1]))
 
 
 def test_devices_are_not_initialized_by_a_probe(ended: Ended) -> None:

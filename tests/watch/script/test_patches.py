@@ -142,20 +142,12 @@ def test_a_fit_gets_a_watch_after_its_callbacks(given: Any, import_keras: Import
     assert (type(watch), watch.runs_dir) == (FakeWatch, "runs")
 
 
-def test_callbacks_by_position_are_the_callbacks(import_keras: Import) -> None:
-    assert import_keras().Model().fit("data", ["one"])[0] == "one"
-
-
-def test_a_fit_with_a_watch_keeps_it_alone(import_keras: Import) -> None:
-    own = FakeWatch()
-
-    assert import_keras().Model().fit(callbacks=[own]) == [own]
-
-
-def test_each_fit_has_a_watch_of_its_own(import_keras: Import) -> None:
-    model = import_keras().Model()
+def test_each_fit_has_a_watch_of_its_own_or_that_of_the_script(import_keras: Import) -> None:
+    model, own = import_keras().Model(), FakeWatch()
 
     assert model.fit()[0] is not model.fit()[0]
+    assert model.fit("data", ["one"])[0] == "one"
+    assert model.fit(callbacks=[own]) == [own]
 
 
 def test_another_process_is_not_watched(

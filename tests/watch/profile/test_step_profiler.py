@@ -80,7 +80,7 @@ def train(
 
 def is_asked(watch: Watch) -> bool:
     recorder = watch._recorder
-    return recorder is not None and recorder._step_log.profiler._is_asked
+    return recorder is not None and recorder.step_log.profiler._is_asked
 
 
 def watched(

@@ -172,7 +172,7 @@ class Watch(keras.callbacks.Callback):
         """Record the start of a validation."""
         with self._boundary():
             if self._recorder:
-                self._recorder.begin_validation()
+                self._recorder.step_log.begin_validation()
 
     def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """End the validation if the training is to stop."""
@@ -184,7 +184,7 @@ class Watch(keras.callbacks.Callback):
         """Record the end of a validation."""
         with self._boundary():
             if self._recorder:
-                self._recorder.end_validation()
+                self._recorder.step_log.end_validation()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """End the run: restore the model's train function and complete the folder."""

@@ -38,7 +38,11 @@ def read_model(model: Any) -> ModelFacts:
         optimizer="" if optimizer is None else type(optimizer).__name__[:LONGEST_NAME],
         jit_compile=bool(model.jit_compile),
         largest_embedding=_largest_embedding(layers.values()),
-        without_cudnn=[*_without_cudnn(layers)][:MOST_LAYERS],
+        without_cudnn=[
+            RecurrentLayer(*_named(path, layer), against)
+            for path, layer in layers.items()
+            if (against := _against_cudnn(layer))
+        ][:MOST_LAYERS],
         float16_convolutions=_those(
             layers,
             lambda one: isinstance(one, _CONVOLUTIONS) and one.compute_dtype == "float16",
@@ -87,27 +91,16 @@ def _those(layers: dict[str, Any], wanted: Callable[[Any], bool]) -> list[Layer]
 def _threshold_metrics(model: Any) -> Iterator[ThresholdMetric]:
     """Yield the metrics with thresholds that are not evenly spaced: Keras counts evenly spaced ones
     in buckets (`update_confusion_matrix_variables`, keras/src/metrics/metrics_utils.py)."""
-    for metric in _metrics_given(model):
-        if not getattr(metric, "_thresholds_distributed_evenly", True):
+    # Of those that `compile` was given: `model.metrics` has them from the first step on only.
+    given = getattr(model, "_compile_metrics", None)
+    both = [getattr(given, name, None) for name in ("_user_metrics", "_user_weighted_metrics")]
+    for metric in keras.tree.flatten(both):
+        is_even = getattr(metric, "_thresholds_distributed_evenly", True)
+        if isinstance(metric, keras.metrics.Metric) and not is_even:
             yield ThresholdMetric(*_named(str(metric.name), metric), len(metric.thresholds))
 
 
-def _metrics_given(model: Any) -> list[Any]:
-    """Return the metrics that `compile` was given: `model.metrics` has them from the first step on
-    only."""
-    given = getattr(model, "_compile_metrics", None)
-    both = [getattr(given, name, None) for name in ("_user_metrics", "_user_weighted_metrics")]
-    return [one for one in keras.tree.flatten(both) if isinstance(one, keras.metrics.Metric)]
-
-
 # -- recurrent layers ------------------------------------------------------------------------------
-
-
-def _without_cudnn(layers: dict[str, Any]) -> Iterator[RecurrentLayer]:
-    """Yield the recurrent layers that cuDNN cannot compute."""
-    for path, layer in layers.items():
-        if against := _against_cudnn(layer):
-            yield RecurrentLayer(*_named(path, layer), against)
 
 
 def _against_cudnn(layer: Any) -> list[str]:

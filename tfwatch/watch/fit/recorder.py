@@ -52,8 +52,8 @@ _MAKE = "make_train_function"
 class Recorder:
     """One `fit` of one model.
 
-    is_passive: the `fit` is over, or is left to Keras: every call goes to the original train
-    function.
+    step_log: of its steps and validations. is_passive: the `fit` is over, or is left to Keras:
+    every call goes to the original train function.
     """
 
     def __init__(self, session: Session, model: Any) -> None:
@@ -62,10 +62,10 @@ class Recorder:
         self.is_passive = False
         self._session = session
         self._model = model
-        self._step_log = session.step_log
+        self.step_log = session.step_log
         self._fetch = Fetch(session)
         self._train_function = TrainFunction(
-            model, session, self._step_log, self._adopt, self._report_error
+            model, session, self.step_log, self._adopt, self._report_error
         )
         self._runner: Runner | None = None
         self._spec: Any = None
@@ -79,39 +79,31 @@ class Recorder:
 
     def begin_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
         """Begin an epoch, and install the train function if it is not installed."""
-        self._step_log.begin_epoch(epoch, epochs, steps)
+        self.step_log.begin_epoch(epoch, epochs, steps)
         try:
             self._install()
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
             raise_interrupt(error)
             self._give_up(error)
-            self._fetch.switches.hand_back(self._step_log.steps)
+            self._fetch.switches.hand_back(self.step_log.steps)
             self._release()
         if not (self.is_passive or isinstance(self._runner, UntimedRunner)):
-            self._fetch.switches.begin_epoch(self._step_log.steps)
+            self._fetch.switches.begin_epoch(self.step_log.steps)
 
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
         """Record the end of an epoch and its validation."""
-        self._step_log.end_epoch(logs)
+        self.step_log.end_epoch(logs)
         with fails_open(self.report_failure):
             self._train_function.stop_if_asked()
-
-    def begin_validation(self) -> None:
-        """Record the start of a validation."""
-        self._step_log.begin_validation()
 
     def during_validation(self) -> None:
         """Stop a validation after a batch if the training is to stop."""
         if self._session.control.stop.is_set():
             self._model.stop_evaluating = True
 
-    def end_validation(self) -> None:
-        """Record the end of a validation."""
-        self._step_log.end_validation()
-
     def report_failure(self, why: str) -> None:
         """Record a failure of tfwatch itself, where that is possible."""
-        self._step_log.report_failure(why)
+        self.step_log.report_failure(why)
 
     def end(self) -> None:
         """End the training, for whatever reason."""
@@ -120,10 +112,10 @@ class Recorder:
                 part()
 
     def _close_step_log(self) -> None:
-        self._step_log.end_step(self.writer.now_ns())
-        self._step_log.traces.flush()
-        self._step_log.profiler.close()
-        self._step_log.closed = True
+        self.step_log.end_step(self.writer.now_ns())
+        self.step_log.traces.flush()
+        self.step_log.profiler.close()
+        self.step_log.closed = True
 
     def _install(self) -> None:
         self._train_function.is_called = False
@@ -187,7 +179,7 @@ class Recorder:
             return
         if not is_keras_own(original):
             raise TypeError(_NOT_KERAS)
-        self._step_log.use_train_function(original)
+        self.step_log.use_train_function(original)
         if not isinstance(iterator, ITERATORS):
             raise TypeError(
                 f"its batches come from a {type(iterator).__name__}, which tfwatch cannot fetch"
@@ -205,15 +197,15 @@ class Recorder:
             return
         shape = self._fetch.use_iterator(iterator)
         if self._runner is None or shape != self._spec:
-            self._step_log.compiled = None if eager else self._find_compiled(original, shape)
+            self.step_log.compiled = None if eager else self._find_compiled(original, shape)
             # Under a distribution strategy other threads run operations too.
             step = self._find_step(original, shape, eager=eager, timed=eager and not is_spread)
             is_flat = shape.flat is not None
             copy = make_copy(
                 self.writer, self._model, eager=eager, is_flat=is_flat, is_spread=is_spread
             )
-            common = (self._fetch, self._step_log, self.writer)
-            self._step_log.profiler.use(self._model, step)
+            common = (self._fetch, self.step_log, self.writer)
+            self.step_log.profiler.use(self._model, step)
             if steps > 1:
                 self._use(UnfusedRunner(step, *common, steps, copy=copy), shape)
             else:
@@ -273,7 +265,7 @@ class Recorder:
             self._fetch.switches.in_graph = not is_spread
             why = NotTimed.SPREAD if is_spread else NotTimed.IN_GRAPH
             self.writer.describe(copy_not_timed=(why_no_device_prefetch() or why).value)
-            self._step_log.profiler.use(self._model)
+            self.step_log.profiler.use(self._model)
             self._use(runner, iterator._type_spec)
         self._fetch.use_iterator(iterator)
         return True
@@ -290,7 +282,7 @@ class Recorder:
         )
         self._note_trained(original, spec, is_traced=traced is not None)
         runner = InGraphRunner(
-            step, traced, iterator, self._fetch, self._step_log, self.writer, steps
+            step, traced, iterator, self._fetch, self.step_log, self.writer, steps
         )
         if traced is None:
             keep(original, runner.steps, spec)
@@ -335,7 +327,7 @@ class Recorder:
             )
             self.writer.note(f"the steps of this fit are not split: {reason}")
         self._runner = UntimedRunner(
-            self._fetch, self._step_log, self.writer, self._model.steps_per_execution
+            self._fetch, self.step_log, self.writer, self._model.steps_per_execution
         )
 
     def _report_error(self, error: BaseException) -> None:

@@ -270,7 +270,8 @@ def _host_times(planes: Iterable[Any], compiled: Mapping[str, str], until: float
         names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
         of_xla = _statistics(plane).get(_XLA)
         for line in plane.lines:
-            kernels = _kernels(plane, line, of_xla)
+            events = _gently(line.events) if of_xla is not None else ()
+            kernels = {one.metadata_id for one in events if _statistic(plane, one, of_xla) != ""}
             for key, ps in _own_times(names, line, until):
                 if key in kernels:
                     op = _XLA_NUMBER.sub("", names[key])
@@ -280,12 +281,6 @@ def _host_times(planes: Iterable[Any], compiled: Mapping[str, str], until: float
                 elif names[key].startswith(_EXECUTOR):
                     times.small_ps += ps
     return times
-
-
-def _kernels(plane: Any, line: Any, of_xla: int | None) -> set[int]:
-    """Return the numbers of the events that XLA compiled."""
-    events = _gently(line.events) if of_xla is not None else ()
-    return {one.metadata_id for one in events if _statistic(plane, one, of_xla) != ""}
 
 
 def _own_times(names: Mapping[int, str], line: Any, until: float) -> Iterator[tuple[int, int]]:

@@ -102,7 +102,7 @@ class ImportHook:
                 hide_own_frames(module)
         else:
             with _not_watched():
-                _refuse_legacy() if name == _LEGACY else self._use_keras(module)
+                self._use_keras(module)
 
     def _use_tensorflow(self, module: Any) -> None:
         from tfwatch.watch.script.patches import patch_stages, patch_tensorflow
@@ -118,6 +118,11 @@ class ImportHook:
         from tfwatch.watch.loops.found_loops import BatchCalls
         from tfwatch.watch.script.patches import find_refusal, patch_keras
         from tfwatch.watch.script.trial import end_trial, patch_trial
+        from tfwatch.watch.tensorflow_info import NO_LEGACY
+
+        if module.__name__ == _LEGACY:
+            warn_once(NO_LEGACY)
+            return
 
         trial = launched().trial
         if refusal := find_refusal(module):
@@ -137,12 +142,6 @@ class ImportHook:
         if self._loops is None:
             self._loops = FoundLoops(Path(self._runs_dir) if self._runs_dir else None)
         return self._loops
-
-
-def _refuse_legacy() -> None:
-    from tfwatch.watch.tensorflow_info import NO_LEGACY
-
-    warn_once(NO_LEGACY)
 
 
 def _not_watched() -> fails_open:

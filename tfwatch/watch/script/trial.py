@@ -41,45 +41,44 @@ def patch_trial(keras: Any, trial: ScriptTrial) -> ExitStack:
     """
     try:
         keras.utils.set_random_seed(_SEED)
-        one = _PatchedTrial(keras, trial)
-        return replace_all(((keras.Model, "fit", one.ended),))
+        writers = tuple(getattr(keras.callbacks, name) for name in _WRITE)
+        return replace_all(((keras.Model, "fit", lambda its: _ended(its, keras, trial, writers)),))
     except (AttributeError, TypeError) as error:
         end_trial(reason(error))
 
 
-class _PatchedTrial:
-    def __init__(self, keras: Any, trial: ScriptTrial) -> None:
-        self._keras, self._trial = keras, trial
-        self._writers = tuple(getattr(keras.callbacks, name) for name in _WRITE)
+def _ended(
+    original: Callable[..., Any], keras: Any, trial: ScriptTrial, writers: tuple[type, ...]
+) -> Callable[..., NoReturn]:
+    """Return a `fit` that writes no checkpoints and does not return."""
+    signature = inspect.signature(original)
 
-    def ended(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a `fit` that writes no checkpoints and does not return."""
-        signature = inspect.signature(original)
+    @functools.wraps(original)
+    def fit(*args: Any, **kwargs: Any) -> NoReturn:
+        call = signature.bind(*args, **kwargs)
+        given = call.arguments.get("callbacks")
+        callbacks = keras.tree.flatten(given) if given else []
+        kept = [one for one in callbacks if not isinstance(one, writers)]
+        last = keras.callbacks.LambdaCallback(on_train_batch_end=_end_after(trial.steps))
+        call.arguments["callbacks"] = [*kept, last]
+        if not trial.validates:
+            call.arguments["validation_freq"] = _NEVER
+        original(*call.args, **call.kwargs)
+        raise SystemExit(0)
 
-        @functools.wraps(original)
-        def fit(*args: Any, **kwargs: Any) -> NoReturn:
-            call = signature.bind(*args, **kwargs)
-            given = call.arguments.get("callbacks")
-            callbacks = self._keras.tree.flatten(given) if given else []
-            kept = [one for one in callbacks if not isinstance(one, self._writers)]
-            call.arguments["callbacks"] = [*kept, self._last_step()]
-            if not self._trial.validates:
-                call.arguments["validation_freq"] = _NEVER
-            original(*call.args, **call.kwargs)
+    return fit
+
+
+def _end_after(steps: int) -> Callable[[int, Any], None]:
+    """Return what ends the process after the last step: no code after `fit` runs, and no callback
+    at the end of an epoch."""
+    done, before = 0, -1
+
+    def count(batch: int, logs: Any) -> None:
+        nonlocal done, before
+        # A call may have several steps, and an epoch begins with 0.
+        done, before = done + (batch - before if batch > before else batch + 1), batch
+        if done >= steps:
             raise SystemExit(0)
 
-        return fit
-
-    def _last_step(self) -> Any:
-        """Return a callback that ends the process after the last step: no code after `fit` runs,
-        and no callback at the end of an epoch."""
-        done, before = 0, -1
-
-        def count(batch: int, logs: Any) -> None:
-            nonlocal done, before
-            # A call may have several steps, and an epoch begins with 0.
-            done, before = done + (batch - before if batch > before else batch + 1), batch
-            if done >= self._trial.steps:
-                raise SystemExit(0)
-
-        return self._keras.callbacks.LambdaCallback(on_train_batch_end=count)
+    return count

@@ -129,7 +129,7 @@ class FoundLoops:
 
 class FoundLoop:
     """A loop over the iterator of a data set. Its thread calls `before` and `after` with each
-    fetch.
+    fetch. What fails in tfwatch ends its record, and never reaches the loop.
 
     is_over: nothing more is to be recorded.
     """

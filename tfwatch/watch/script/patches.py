@@ -143,22 +143,17 @@ def make_timed_class(base: Any) -> Any:
 
     def __next__(self: Any) -> Any:
         loop: FoundLoop = getattr(self, _LOOP)
-        start_ns = 0
-        with _not_recorded:
-            start_ns = loop.before()
+        start_ns = loop.before()
         try:
             batch = fetch(self)
         except StopIteration:
-            with _not_recorded:
-                loop.exhausted()
+            loop.exhausted()
             self.__class__ = base
             raise
         except BaseException as error:  # the user's pipeline: its exception goes on to the user
-            with _not_recorded:
-                loop.failed(error)
+            loop.failed(error)
             raise
-        with _not_recorded:
-            loop.after(start_ns, batch)
+        loop.after(start_ns, batch)
         if loop.is_over:
             self.__class__ = base
         return batch
@@ -252,8 +247,7 @@ def _counted(original: Callable[..., Any], calls: BatchCalls) -> Callable[..., A
         if call is None:
             return original(*args, **kwargs)
         logs = original(*args, **kwargs)
-        with _not_recorded:
-            calls.end_call(call, logs)
+        calls.end_call(call, logs)
         return logs
 
     return train_on_batch

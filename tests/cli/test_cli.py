@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from tfwatch.cli.dispatch import make_parser
 from tfwatch.cli.parsers import COMMANDS, RUNS_ACTIONS
 from tfwatch.tuner.autopilot import Autopilot
 from tfwatch.tuner.experiment import Experiment
-from tfwatch.workloads import script_of
+from tfwatch.workloads import as_main, script_of
 
 NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]"
 
@@ -121,11 +122,17 @@ def test_bad_input_is_one_sentence(
 def test_a_folder_that_is_no_run_is_bad_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "run.json").write_text('{"schema": 99}')
-    assert exit_code("replay", str(tmp_path)) == 2
-    assert (
-        capsys.readouterr().err == f"tfwatch: {tmp_path}: its schema is 99, this tfwatch reads 1\n"
-    )
+    from tests.runs.begun import begin_run
+
+    writer, _ = begin_run(tmp_path, "cnn")
+    writer.close()
+    folder = writer.folder
+    assert folder
+    manifest = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**manifest, "schema": 99}))
+    assert exit_code("replay", str(folder)) == 2
+    why = "its run.json cannot be read: its schema is 99, this tfwatch reads 1"
+    assert capsys.readouterr().err == f"tfwatch: {folder}: {why}\n"
 
 
 def test_runs_that_cannot_be_read_are_reported_in_a_sentence(
@@ -228,6 +235,13 @@ def test_the_help_of_a_workload_ends_with_its_own_arguments(
     assert "--storage-latency MS" in text[text.index("arguments of cnn:") :]
     assert exit_code("train", "--help") == 0
     assert "arguments of" not in capsys.readouterr().out
+
+
+def test_a_bad_argument_of_a_workload_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [str(script_of("cnn")), "--batch-size", "x"]
+    with as_main(words), pytest.raises(SystemExit, match="2"):
+        runpy.run_path(words[0], run_name="__main__")
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import platformdirs
 
 OPTIMIZERS = ("adam", "adamw", "sgd", "rmsprop", "adagrad", "adamax", "nadam", "lion")
@@ -31,7 +30,10 @@ def arguments(description, *, epochs, batch_size=32, learning_rate=1e-3, steps_i
 
     steps_in_call: the workload trains with `fit`, which can run several steps in one call.
     """
-    parser = argparse.ArgumentParser(description=description.partition("\n")[0], allow_abbrev=False)
+    # Without a usage an error is one sentence; --help lists the arguments.
+    parser = argparse.ArgumentParser(
+        description=description.partition("\n")[0], usage=argparse.SUPPRESS, allow_abbrev=False
+    )
     add = parser.add_argument
     add(
         "--batch-size",
@@ -128,6 +130,8 @@ def nothing_ahead():
 def patterns(count, shape, seed=0):
     """Return images of shape [count, *shape], 0 to 255, and their classes: each class is a pattern
     with noise."""
+    import numpy as np
+
     rng = np.random.default_rng(seed)
     pattern = np.random.default_rng(0).integers(0, 256, (CLASSES, *shape), dtype=np.int16)
     labels = rng.integers(0, CLASSES, count).astype(np.int32)
@@ -142,6 +146,8 @@ def patterns(count, shape, seed=0):
 def image_files(folder=None):
     """Return the paths and classes of a folder's JPEG files, shuffled; a class is a sub-folder.
     None: a made set."""
+    import numpy as np
+
     files = sorted(Path(folder or made_images()).glob("*/*.jp*g"))
     if not files:
         sys.stderr.write(f"{folder} has no sub-folders with JPEG files: each one is a class\n")
@@ -174,6 +180,7 @@ def made_images():
 def write_class(folder, label):
     """Write the images of a class: stripes of one direction, in random colours and widths, with
     grain."""
+    import numpy as np
     import tensorflow as tf
 
     folder.mkdir()

@@ -21,7 +21,7 @@ from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
 from tfwatch.core.rows import Phase
 from tfwatch.notices import Notifier, NotifyOptions
-from tfwatch.screens.basics.text import (
+from tfwatch.screens.text import (
     COMPUTE_COLOUR,
     HOST_COLOUR,
     MUTED_COLOUR,

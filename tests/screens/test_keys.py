@@ -17,7 +17,7 @@ from tfwatch.core import events as facts
 from tfwatch.core.knobs import LARGEST
 from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.forecasts.forecast import Forecast
-from tfwatch.screens.basics.keyline import Pressed
+from tfwatch.screens.keyline import Pressed
 from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS, footer_keys
 from tfwatch.screens.live.knobs import knob_rows
 from tfwatch.screens.overlays import Leave, PatchScreen, TextScreen

@@ -13,8 +13,8 @@ from textual.widgets import Static
 
 from tfwatch.core.errors import fails_open
 from tfwatch.doctor.checks import Check, CheckUp, Status, counted, worst
-from tfwatch.screens.basics.text import row
 from tfwatch.screens.overlays import TextScreen
+from tfwatch.screens.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,9 +14,9 @@ from tfwatch.core.errors import fails_open
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.report.group_report import COLUMNS, group_markdown, rank_cells
 from tfwatch.runs.folder import DiskCall
-from tfwatch.screens.basics.keyline import Key, KeyLine
-from tfwatch.screens.basics.text import QUIET_COLOUR, row, spread, wrap_text
+from tfwatch.screens.keyline import Key, KeyLine
 from tfwatch.screens.live.header import silence_of
+from tfwatch.screens.text import QUIET_COLOUR, row, spread, wrap_text
 from tfwatch.screens.themes import ThemedApp
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from textual.binding import Binding
 
 from tfwatch.core.knobs import KNOBS, PREFETCH
 from tfwatch.judge.profile.profiling import IN_COMPUTE
-from tfwatch.screens.basics.keyline import Key
+from tfwatch.screens.keyline import Key
 from tfwatch.screens.live.header import epoch_text
 
 if TYPE_CHECKING:

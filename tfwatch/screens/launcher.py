@@ -22,10 +22,10 @@ from tfwatch.core import units
 from tfwatch.core.errors import fails_open
 from tfwatch.runs.folder import DiskCall
 from tfwatch.runs.library import short_path
-from tfwatch.screens.basics.keyline import Key, KeyLine
-from tfwatch.screens.basics.pane import FRAME_CSS
-from tfwatch.screens.basics.text import QUIET_COLOUR, column, row
+from tfwatch.screens.keyline import Key, KeyLine
 from tfwatch.screens.overlays import Leave
+from tfwatch.screens.pane import FRAME_CSS
+from tfwatch.screens.text import QUIET_COLOUR, column, row
 from tfwatch.screens.themes import ThemedApp
 
 if TYPE_CHECKING:

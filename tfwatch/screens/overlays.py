@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from tfwatch.core.knobs import CACHE
-from tfwatch.screens.basics.text import row, wrap_text
+from tfwatch.screens.text import row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

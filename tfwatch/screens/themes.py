@@ -16,9 +16,9 @@ from textual.binding import Binding
 from textual.filter import LineFilter, NoColor
 from textual.theme import Theme
 
-from tfwatch.screens.basics.keyline import Pressed
-from tfwatch.screens.basics.text import plain
+from tfwatch.screens.keyline import Pressed
 from tfwatch.screens.overlays import Leave
+from tfwatch.screens.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,7 +18,7 @@ from tests.runs.processes import wait_until
 from tfwatch.cli.script.hosts import ScriptProcess
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
-from tfwatch.screens.basics.text import plain
+from tfwatch.screens.text import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -326,9 +326,7 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-@pytest.mark.parametrize(
-    "module", ["tfwatch.screens.basics.keyline", "tfwatch.screens.live.header"]
-)
+@pytest.mark.parametrize("module", ["tfwatch.screens.keyline", "tfwatch.screens.live.header"])
 def test_sigterm_reaches_the_script_while_the_screen_is_loaded(module: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(SIGTERM_AT_IMPORT.format(module=module))
     with session(

@@ -20,8 +20,8 @@ from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import EpochEnded
 from tfwatch.judge.findings.situation import metric_name
-from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR, row
+from tfwatch.screens.pane import FramedPane
+from tfwatch.screens.text import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR, row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

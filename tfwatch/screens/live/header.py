@@ -17,8 +17,8 @@ from tfwatch.judge.findings.finding import MOMENT, Finding, Tone
 from tfwatch.runs.folder import SLOW_S
 from tfwatch.runs.library import short_path
 from tfwatch.runs.liveness import Life
-from tfwatch.screens.basics.pane import Pane, ViewPane
-from tfwatch.screens.basics.text import fit, row, shorten, shorten_clauses, spread
+from tfwatch.screens.pane import Pane, ViewPane
+from tfwatch.screens.text import fit, row, shorten, shorten_clauses, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

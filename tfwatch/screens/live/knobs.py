@@ -29,8 +29,8 @@ from tfwatch.judge.effects.wording import (
 )
 from tfwatch.judge.findings.switch_lines import key_text
 from tfwatch.judge.forecasts.forecast import Forecast
-from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import (
+from tfwatch.screens.pane import FramedPane
+from tfwatch.screens.text import (
     QUIET_COLOUR,
     column,
     row,

@@ -16,8 +16,8 @@ from textual.strip import Strip
 
 from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.log_lines import meaning_of
-from tfwatch.screens.basics.pane import FRAME_CSS, Titled, strip_of
-from tfwatch.screens.basics.text import QUIET_COLOUR, plain, row, wrap_text
+from tfwatch.screens.pane import FRAME_CSS, Titled, strip_of
+from tfwatch.screens.text import QUIET_COLOUR, plain, row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.event_rows import EventRow, EventRows
     from tfwatch.judge.view import RunView
-    from tfwatch.screens.basics.text import Part
+    from tfwatch.screens.text import Part
 
 
 class RowList(ScrollView, Titled, can_focus=True, inherit_bindings=False):

@@ -11,8 +11,8 @@ from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.judge.machine import missing_sensors
 from tfwatch.runs.machine_info import memory_total
-from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import QUIET_COLOUR, column, row, wrap_text
+from tfwatch.screens.pane import FramedPane
+from tfwatch.screens.text import QUIET_COLOUR, column, row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

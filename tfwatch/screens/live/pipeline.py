@@ -12,8 +12,8 @@ from tfwatch.core.events import SensorMissing
 from tfwatch.core.knobs import PREFETCH
 from tfwatch.judge.machine import PIPELINE, missing_sensors
 from tfwatch.judge.steps.steady_steps import Verdict
-from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import (
+from tfwatch.screens.pane import FramedPane
+from tfwatch.screens.text import (
     COMPUTE_COLOUR,
     HOST_COLOUR,
     QUIET_COLOUR,

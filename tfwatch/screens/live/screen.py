@@ -17,8 +17,7 @@ from tfwatch.core.knobs import KNOBS
 from tfwatch.judge.profile.profiling import IN_COMPUTE
 from tfwatch.runs.folder import DiskCall, LateCall
 from tfwatch.runs.library import save_copy
-from tfwatch.screens.basics.keyline import Key, KeyLine
-from tfwatch.screens.basics.text import shorten
+from tfwatch.screens.keyline import Key, KeyLine
 from tfwatch.screens.keys import (
     EVENTS,
     LIVE_BINDINGS,
@@ -43,6 +42,7 @@ from tfwatch.screens.live.pipeline import PipelinePane
 from tfwatch.screens.live.step import StepPane
 from tfwatch.screens.live.timeline.widget import Timeline
 from tfwatch.screens.overlays import PatchScreen, consent_question, help_screen
+from tfwatch.screens.text import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from tfwatch.core.events import StepProfiled
 from tfwatch.judge.profile.profiling import fact_lines
 from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.profile.step_parts import time_text
-from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import COMPUTE_COLOUR, QUIET_COLOUR, column, row, wrap_text
+from tfwatch.screens.pane import FramedPane
+from tfwatch.screens.text import COMPUTE_COLOUR, QUIET_COLOUR, column, row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

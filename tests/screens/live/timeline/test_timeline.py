@@ -17,10 +17,10 @@ from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.view import Follower
 from tfwatch.runs.liveness import Life
-from tfwatch.screens.basics.text import QUIET_COLOUR
 from tfwatch.screens.keys import LIVE_BINDINGS
 from tfwatch.screens.live.timeline.picture import GUTTER, WIDE
 from tfwatch.screens.live.timeline.widget import Timeline
+from tfwatch.screens.text import QUIET_COLOUR
 from tfwatch.screens.themes import _ASCII, ThemedApp
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 from tfwatch.core import units
 from tfwatch.core.events import GpuFound, GpusFound
 from tfwatch.judge.machine import extremes
-from tfwatch.screens.basics.text import QUIET_COLOUR, clock, single_width
+from tfwatch.screens.text import QUIET_COLOUR, clock, single_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

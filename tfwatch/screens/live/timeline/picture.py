@@ -8,14 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core import units
-from tfwatch.screens.basics.text import (
-    COMPUTE_COLOUR,
-    HOST_COLOUR,
-    MUTED_COLOUR,
-    QUIET_COLOUR,
-    STALL_COLOUR,
-    WAIT_COLOUR,
-)
 from tfwatch.screens.live.timeline import step_bars
 from tfwatch.screens.live.timeline.lanes import (
     NUMBER,
@@ -26,6 +18,14 @@ from tfwatch.screens.live.timeline.lanes import (
     mark_line,
 )
 from tfwatch.screens.live.timeline.step_bars import BarPart, Cells
+from tfwatch.screens.text import (
+    COMPUTE_COLOUR,
+    HOST_COLOUR,
+    MUTED_COLOUR,
+    QUIET_COLOUR,
+    STALL_COLOUR,
+    WAIT_COLOUR,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,12 +10,12 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled
-from tfwatch.screens.basics.text import clock
 from tfwatch.screens.live.timeline import picture, window
 from tfwatch.screens.live.timeline.lanes import labels_in_view
 from tfwatch.screens.live.timeline.picture import lay_out
 from tfwatch.screens.live.timeline.step_bars import next_top
+from tfwatch.screens.pane import FRAME_CSS, PaintedRows, Titled
+from tfwatch.screens.text import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

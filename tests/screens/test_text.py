@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.content import Content
 
-from tfwatch.screens.basics.text import column, fit, plain, shorten_clauses, single_width, wrap_text
+from tfwatch.screens.text import column, fit, plain, shorten_clauses, single_width, wrap_text
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 
-from tfwatch.screens.basics.pane import Pane
-from tfwatch.screens.basics.text import row
+from tfwatch.screens.pane import Pane
+from tfwatch.screens.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,7 +18,7 @@ from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
-from tfwatch.screens.basics.text import row
+from tfwatch.screens.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual.app import App, ComposeResult
 from textual.content import Content
 
-from tfwatch.screens.basics.pane import Pane
+from tfwatch.screens.pane import Pane
 
 if TYPE_CHECKING:
     from textual.strip import Strip

@@ -9,7 +9,7 @@ import pytest
 
 from tests.judge.step_rows import make_steps, plain, restart
 from tests.report.written_runs import open_written
-from tfwatch.core.events import EpochStarted, RunEnded
+from tfwatch.core.events import EpochStarted, GpuFound, OperationTime, RunEnded, StepProfiled
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report import run_facts
@@ -70,6 +70,17 @@ def remedy(run: Snapshot) -> list[str]:
     """The advice for a run, and the lines of its code; empty without a finding."""
     finding = JudgedRun(run).losses[0]
     return [finding.advice, *finding.code.splitlines()]
+
+
+@pytest.mark.parametrize(("name", "idle"), [("Tesla T4", True), ("GeForce GTX 1660", False)])
+def test_tensor_cores_idle_where_the_gpu_has_them(tmp_path: Path, name: str, idle: bool) -> None:
+    rows = of(*COMPUTE_BOUND)
+    multiplies = OperationTime("forward", "dense", "Dense", "sgemm", 9.0)
+    profile = StepProfiled(2, 50, 3, 12.0, 9.0, True, (multiplies,), float32_ms=9.0)
+    gpu = GpuFound(1, "nvml", name, None, False)
+    run = open_written(tmp_path / "run", rows, gpu, profile, end_of(rows), accelerated=True)
+
+    assert ("idle-tensor-cores" in [one.kind for one in JudgedRun(run).losses]) is idle
 
 
 def test_a_last_epoch_that_a_limit_of_steps_cuts_short_says_nothing_of_the_time_between_epochs(

@@ -13,8 +13,10 @@ from tfwatch.core import units
 from tfwatch.judge.findings.finding import Advice, Finding
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfwatch.judge.findings.situation import Situation
-    from tfwatch.judge.regime import CodeTime, Regime
+    from tfwatch.judge.regime import CodeTime
 
 #: A line of the script is named where it takes this share of the time.
 _MOST = 0.3
@@ -40,19 +42,26 @@ _TRAIN_CODE = "model.train_on_batch(x, y)  # in place of model.fit(x, y, epochs=
 
 def find(now: Situation) -> Finding | None:
     """Find the time between fits, and where the script spends it."""
-    regime = now.regime
-    spent = regime.spent
+    regime, spent = now.regime, now.regime.spent
     if not spent.between_fits_s:
         return None
-    top = _most(regime)
+    times = regime.code_in("BETWEEN_FITS")
+    all_s = sum(one.seconds for one in times)
+    top = _most(times, all_s)
+    where, lost_s = "", spent.between_fits_s
+    if top:
+        call = f", which calls {top.call}" if top.call else ""
+        where = f": {units.percent(top.seconds / all_s)} of it at {top.place}{call}"
+        # The rest is what each fit takes to begin and to end.
+        own_s = sum(one.seconds for one in times if one.place and one.call != "fit")
+        lost_s *= own_s / all_s
     brief = f"{units.seconds(spent.between_fits_s)} between {units.counted(regime.fits, 'fit')}"
     brief = f"{brief} of {units.counted(round(spent.steps / max(regime.fits, 1)), 'step')}"
-    lost_s = spent.between_fits_s * (_share_of_script(regime) if top else 1.0)
-    advice = _advise(regime, top)
+    advice = _advise(times, top, is_short=spent.steps <= _SHORT * regime.fits)
     return Finding(
         "between-fits",
         now.label("BETWEEN FITS", lost_s),
-        f"{brief}, in the script{_where_text(regime, top)}",
+        f"{brief}, in the script{where}",
         advice.sentence,
         advice.edit,
         brief=brief,
@@ -61,47 +70,22 @@ def find(now: Situation) -> Finding | None:
     )
 
 
-def _most(regime: Regime) -> CodeTime | None:
+def _most(times: Sequence[CodeTime], all_s: float) -> CodeTime | None:
     """Return the line that takes most of the time between fits; None where none stands out."""
-    times = regime.code_in("BETWEEN_FITS")
     lines: dict[str, CodeTime] = {}
     for one in times:  # the call that takes most comes first
         known = lines.get(one.place)
         lines[one.place] = replace(known, seconds=known.seconds + one.seconds) if known else one
     named = [one for place, one in lines.items() if place]
     top = max(named, key=lambda one: one.seconds, default=None)
-    all_s = sum(one.seconds for one in times)
     return top if top and all_s > 0 and top.seconds >= _MOST * all_s else None
 
 
-def _where_text(regime: Regime, top: CodeTime | None) -> str:
-    if top is None:
-        return ""
-    call = f", which calls {top.call}" if top.call else ""
-    return f": {units.percent(_share(regime, top))} of it at {top.place}{call}"
-
-
-def _share_of_script(regime: Regime) -> float:
-    """Return the share of the time between fits in the script's own lines; the rest is what each
-    fit takes to begin and to end."""
-    times = regime.code_in("BETWEEN_FITS")
-    own_s = sum(one.seconds for one in times if one.place and one.call != "fit")
-    return own_s / sum(one.seconds for one in times)
-
-
-def _share(regime: Regime, top: CodeTime) -> float:
-    """Return the share of the time between fits that a line takes."""
-    return top.seconds / sum(one.seconds for one in regime.code_in("BETWEEN_FITS"))
-
-
-def _advise(regime: Regime, top: CodeTime | None) -> Advice:
-    is_short = regime.spent.steps <= _SHORT * regime.fits
-    calls = [one.call for one in regime.code_in("BETWEEN_FITS") if one.call in _PREDICTS]
+def _advise(times: Sequence[CodeTime], top: CodeTime | None, *, is_short: bool) -> Advice:
+    calls = [one.call for one in times if one.call in _PREDICTS]
     if calls and (top is None or top.call in _PREDICTS or is_short):
-        also = f"; {_TRAIN}" if is_short else ""
-        code = _PREDICT_CODE.format(call=calls[0])
-        code = f"{code}\n{_TRAIN_CODE}" if is_short else code
-        return Advice(f"{_PREDICT.format(call=calls[0])}{also}", code)
-    if is_short:
-        return Advice(_TRAIN, _TRAIN_CODE)
-    return Advice(_LOAD, _LOAD_CODE)
+        sentence, code = _PREDICT.format(call=calls[0]), _PREDICT_CODE.format(call=calls[0])
+        if is_short:
+            return Advice(f"{sentence}; {_TRAIN}", f"{code}\n{_TRAIN_CODE}")
+        return Advice(sentence, code)
+    return Advice(_TRAIN, _TRAIN_CODE) if is_short else Advice(_LOAD, _LOAD_CODE)

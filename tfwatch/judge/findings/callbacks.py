@@ -8,21 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Finding
+from tfwatch.judge.findings.finding import Advice, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tfwatch.judge.findings.situation import Situation
-    from tfwatch.judge.regime import CodeTime, Regime
+    from tfwatch.judge.regime import Regime
 
-_PHASES = ("HOST", "EPOCH_END")
 #: A callback grows where the last tenth of the steps has this many times the host time of the
 #: first.
 _GROWS = 2.0
 #: What a callback calls to save.
 _SAVES = ("save", "save_weights", "export", "save_model")
-_COLLECTS = "gc.collect"
 _GROWN = "keep a running figure in {name} in place of the whole history, or run it every 100th step"
 
 
@@ -33,17 +29,22 @@ def find(now: Situation) -> Finding | None:
     name = max(took, key=lambda one: sum(took[one].values()), default="")
     if not name or not any(took[name].values()):
         return None
-    lost_s = sum(took[name].values())
-    brief = f"callback {name} takes {units.seconds(lost_s)}{_each(regime, took[name])}"
-    place = _place(one for one in regime.code if one.callback == name)
-    is_at_end = took[name]["epoch_end_s"] > took[name]["host_s"]
-    advice, code = _advise(regime, name, place, is_at_end=is_at_end)
+    lost_s, host_s, end_s = sum(took[name].values()), *took[name].values()
+    is_at_end = end_s > host_s
+    each = f"{units.milliseconds(1e3 * host_s / max(regime.spent.steps, 1))}/step"
+    each = f"{units.seconds(end_s / max(regime.epochs, 1))} an epoch" if is_at_end else each
+    brief = f"callback {name} takes {units.seconds(lost_s)}, {each}"
+    own = (one.place for one in regime.code if one.callback == name)
+    place = next(filter(None, own), "")
+    first, last = units.in_one_unit(*regime.host_growth_ms)
+    grows = f"; it grows: {first} at first, {last}/step now" if _grows(regime) else ""
+    advice = _advise(regime, name, place, is_at_end=is_at_end)
     return Finding(
         "callback",
         now.label("HOST-BOUND", lost_s),
-        f"{brief}{f' ({place})' if place else ''}{_growth_text(regime)}",
-        advice,
-        code,
+        f"{brief}{f' ({place})' if place else ''}{grows}",
+        advice.sentence,
+        advice.edit,
         brief=brief,
         where=f"{name}, {place}" if place else name,
         claims=took[name],
@@ -56,25 +57,10 @@ def _claims(regime: Regime, name: str) -> dict[str, float]:
     A callback at an epoch's end runs in the host phase of its last step: both phases are one
     sample.
     """
-    sampled = regime.code_in(*_PHASES)
+    sampled = regime.code_in("HOST", "EPOCH_END")
     own_s = sum(one.seconds for one in sampled if one.callback == name)
     share = own_s / sum(one.seconds for one in sampled) if own_s else 0.0
     return {part: share * getattr(regime.spent, part) for part in ("host_s", "epoch_end_s")}
-
-
-def _each(regime: Regime, claims: dict[str, float]) -> str:
-    """Return `, 3.7 ms/step`, or the time an epoch where it runs at their ends."""
-    spent = regime.spent
-    if claims["host_s"] >= claims["epoch_end_s"]:
-        return f", {units.milliseconds(1e3 * claims['host_s'] / max(spent.steps, 1))}/step"
-    return f", {units.seconds(claims['epoch_end_s'] / max(regime.epochs, 1))} an epoch"
-
-
-def _growth_text(regime: Regime) -> str:
-    if not _grows(regime):
-        return ""
-    first, last = units.in_one_unit(*regime.host_growth_ms)
-    return f"; it grows: {first} at first, {last}/step now"
 
 
 def _grows(regime: Regime) -> bool:
@@ -82,25 +68,21 @@ def _grows(regime: Regime) -> bool:
     return last_ms > _GROWS * first_ms > 0
 
 
-def _place(times: Iterable[CodeTime]) -> str:
-    return next((one.place for one in times if one.place), "")
-
-
-def _advise(regime: Regime, name: str, place: str, *, is_at_end: bool) -> tuple[str, str]:
+def _advise(regime: Regime, name: str, place: str, *, is_at_end: bool) -> Advice:
     calls = {one.call for one in regime.code if one.callback == name}
     if calls & set(_SAVES) or "Checkpoint" in name:
         saves = f"save less often in {name}, or in on_epoch_end"
-        line = f"# {place}: save every 100th step, or in on_epoch_end"
-        return saves, line if place else f"# {name}: add save_freq='epoch' where it is made"
-    if _COLLECTS in calls:
-        return (
-            f"no gc.collect() in {name}: Python collects by itself, at a fraction of the time",
-            "",
-        )
+        if not place:
+            return Advice(saves, f"# {name}: add save_freq='epoch' where it is made")
+        return Advice(saves, f"# {place}: save every 100th step, or in on_epoch_end")
+    if "gc.collect" in calls:
+        by_itself = "Python collects by itself, at a fraction of the time"
+        return Advice(f"no gc.collect() in {name}: {by_itself}")
     if name == "ProgbarLogger":
-        return "fit(verbose=2): one line an epoch in place of a bar", "model.fit(..., verbose=2)"
+        bar = "fit(verbose=2): one line an epoch in place of a bar"
+        return Advice(bar, "model.fit(..., verbose=2)")
     if is_at_end:
-        return f"do less in {name}.on_epoch_end, or only every fifth epoch", ""
+        return Advice(f"do less in {name}.on_epoch_end, or only every fifth epoch")
     if _grows(regime):
-        return _GROWN.format(name=name), ""
-    return f"do the work of {name} every 100th step, or in on_epoch_end", ""
+        return Advice(_GROWN.format(name=name))
+    return Advice(f"do the work of {name} every 100th step, or in on_epoch_end")

@@ -20,29 +20,25 @@ _CALL_MS = 0.02
 #: The calls are worth saving where they are this share of the time that a map takes for an example.
 _LEAST_CALL = 0.3
 #: Of smaller batches the calls are few.
-_LEAST_BATCH = 8
+LEAST_BATCH = 8
 
 
 def find(now: Situation) -> Finding | None:
     """Find the data wait for the calls of cheap maps before the batch."""
-    table = now.stages
+    table, spent = now.stages, now.regime.spent
     size = batch_size(table, now.manifest.batch_size)
-    maps = cheap_maps(table, size)
-    if table is None or not maps or size is None:
+    if table is None or size is None or not (maps := cheap_maps(table, size)):
         return None
-    calls_ms = sum(stage.batch_ms for stage in maps)
-    spent = now.regime.spent
     supply_ms = sum(stage.batch_ms for stage in table.stages if stage.batch_ms > 0)
-    share = min(1.0, calls_ms / supply_ms) if supply_ms > 0 else 0.0
+    share = min(1.0, sum(stage.batch_ms for stage in maps) / supply_ms) if supply_ms > 0 else 0.0
     lost_s = spent.data_wait_s * share
     names = " and ".join(dict.fromkeys(stage.name.partition(",")[0] for stage in maps))
     each_us = 1e3 * sum(stage.busy_ms for stage in maps) / size
     takes = "take" if " and " in names else "takes"
-    sentence = f"{names} {takes} {each_us:.0f} us an example, most of it for the call itself"
     return Finding(
         "cheap-maps",
         now.label("STARVING", lost_s),
-        sentence,
+        f"{names} {takes} {each_us:.0f} us an example, most of it for the call itself",
         f".batch({size}) before the map, with a function of whole batches (vectorized):"
         f" {size} calls a batch become one",
         f"# {_place(now, table) or names}: .batch({size}) before it; functions get whole batches",
@@ -70,11 +66,10 @@ def batch_size(table: StageTable | None, known: int | None) -> int | None:
     return known or next((int(size) for size in sizes if size.isdigit()), None)
 
 
-def cheap_maps(table: StageTable | None, size: int | None) -> list[Stage]:
+def cheap_maps(table: StageTable, size: int) -> list[Stage]:
     """Return the maps before the batch whose calls cost a good part of their time."""
-    names = [stage.name for stage in table.stages] if table else []
-    at = next((n for n, name in enumerate(names) if "batch" in name), None)
-    if table is None or size is None or size < _LEAST_BATCH or at is None:
+    at = next((n for n, stage in enumerate(table.stages) if "batch" in stage.name), None)
+    if size < LEAST_BATCH or at is None:
         return []
     return [
         stage

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
 
 _PRECISION = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made'
-_LIMIT = "the input pipeline is not the limit, {} of the step is compute"
 _FETCH_OUTSIDE = (
     "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is"
     " seen"
@@ -38,40 +37,35 @@ def find(now: Situation) -> Finding | None:
         return _train_on_batch(now, worked_s)
     if 2 * worked_s < now.regime.judged_s and spent.data_wait_s >= MODERATELY_FROM * worked_s:
         return _waits_little(now)
-    waited = (
-        of_step(part.wait, part.step)
-        if part
-        else " of ".join(
-            units.in_one_unit(1e3 * spent.data_wait_s / spent.steps, 1e3 * worked_s / spent.steps)
-        )
-    )
+    means_ms = (1e3 * seconds / spent.steps for seconds in (spent.data_wait_s, worked_s))
+    waited = of_step(part.wait, part.step) if part else " of ".join(units.in_one_unit(*means_ms))
     # Data and compute may share the cores: a switch that is sure to gain comes before the limit.
     gain = best(one for one in now.switches if one.is_sure)
-    next_step = advise_gain(now, gain) if gain else _advise(now)
+    advice = advise_gain(now, gain) if gain else _advise(now)
     brief = f"compute-bound: only {waited} is data wait"
-    limit = _LIMIT.format(units.percent(spent.compute_s / worked_s))
+    computed = units.percent(spent.compute_s / worked_s)
+    limit = f"the input pipeline is not the limit, {computed} of the step is compute"
     share = part.wait_share if part else spent.data_wait_s / worked_s
     return Finding(
         "compute-bound",
         f"OK, data wait {units.percent(share)}",
         f"{brief}; {limit}{_largest(now)}{_once(now)}",
-        next_step.sentence,
-        next_step.edit,
+        advice.sentence,
+        advice.edit,
         Tone.GOOD,
         brief,
-        arguments=next_step.arguments,
+        arguments=advice.arguments,
         forecast=gain,
     )
 
 
 def _train_on_batch(now: Situation, worked_s: float) -> Finding:
     """Describe a loop over `train_on_batch`, which shows no data wait."""
-    spent = now.regime.spent
+    spent, advice = now.regime.spent, _advise(now)
     takes = units.in_one_unit(1e3 * spent.compute_s / spent.steps, 1e3 * worked_s / spent.steps)
     brief = f"compute-bound: train_on_batch takes {' of '.join(takes)}/step"
-    advice = _advise(now)
-    word, lines = "OK, data wait n/a", advice.edit
-    return Finding("compute-bound", word, brief, advice.sentence, lines, Tone.GOOD, brief)
+    word = "OK, data wait n/a"
+    return Finding("compute-bound", word, brief, advice.sentence, advice.edit, Tone.GOOD, brief)
 
 
 def _waits_little(now: Situation) -> Finding:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.judge.findings.situation import Situation
-    from tfwatch.judge.forecasts.forecast import Forecast
-    from tfwatch.judge.steps.steady_steps import Breakdown
+    from tfwatch.judge.steps.steady_steps import Breakdown, Stat
 
 #: The bytes of one number, by element types that whole numbers to 255, as in images, can replace.
 _WIDE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -31,6 +30,7 @@ UINT8 = (
 )
 #: Fewer bytes are advised where they shorten the copy by at least this share.
 _WORTH_IT = 0.2
+_PINNED = "batches in pinned memory, which the GPU reads directly"
 _ARRAYS = (
     "dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(batch_size)"
     "  # in place of the arrays; shuffles in another order\n"
@@ -46,103 +46,66 @@ def find(now: Situation) -> Finding | None:
     took_ms = part.copying_ms(now.manifest.copy_ahead_ms)
     copied = " of ".join(units.in_one_unit(took_ms, part.step.mean))
     brief = f"copying batches to the GPU takes {copied}/step"
-    ahead = _other_copy(now, part)
-    saved_ms = part.step.median - ahead.step_ms if ahead else _saved_ms(now, part) or took_ms
-    remedy = advise_gain(now, ahead) if ahead else _advise_bytes(now, part)
+    remedy, saved_ms = _advise(now, part, took_ms)
+    key = best(one for one in now.switches if one.knob in COPY_KNOBS)
+    # Other batches save hardly more than the switch.
+    if key and part.step.median - key.step_ms >= (1 - _WORTH_IT) * saved_ms:
+        remedy, saved_ms = advise_gain(now, key), part.step.median - key.step_ms
+    else:
+        key = None
+    saved = min(1.0, (saved_ms or took_ms) / took_ms) if took_ms else 0.0
+    # For copies ahead the fetch or the launch waits, which is data wait or compute.
+    ahead_s = took_ms * spent.steps / 1e3 - spent.copy_s if now.manifest.copied_ahead else 0.0
     return Finding(
         "copy-bound",
         now.label("COPY-BOUND", took_ms * spent.steps / 1e3),
-        f"{brief}{_rate(now, took_ms)}{_ahead(now, part)}",
+        f"{brief}{_rate(now, took_ms)}{_ahead(now, part.copy, part.step)}",
         remedy.sentence,
         remedy.edit,
         brief=brief,
-        forecast=ahead,
-        claims=_claims(now, took_ms, min(1.0, saved_ms / took_ms) if took_ms else 0.0),
+        forecast=key,
+        claims={"copy_s": saved * spent.copy_s, "compute_s": saved * max(0.0, ahead_s)},
     )
-
-
-def _claims(now: Situation, took_ms: float, saved: float) -> dict[str, float]:
-    """Return the share `saved` of the copies in the steps; of copies ahead the fetch or the launch
-    waits, which is data wait or compute."""
-    spent = now.regime.spent
-    ahead_s = took_ms * spent.steps / 1e3 - spent.copy_s if now.manifest.copied_ahead else 0.0
-    return {"copy_s": saved * spent.copy_s, "compute_s": saved * max(0.0, ahead_s)}
-
-
-def _ahead(now: Situation, part: Breakdown) -> str:
-    """Return what waits for a copy ahead: the fetch of the next batch, or launching; empty where
-    none is ahead."""
-    if now.manifest.copy_ahead_ms is None or part.copy is None:
-        return ""
-    if part.copy.mean >= MODERATELY_FROM * part.step.mean:
-        return f", ahead of the steps, which wait {units.milliseconds(part.copy.mean)} for it"
-    return ", ahead of the steps, whose launching waits for it"
-
-
-def _other_copy(now: Situation, part: Breakdown) -> Forecast | None:
-    """Return the switch of the copy that is forecast to save most, where other batches save hardly
-    more."""
-    found = best(one for one in now.switches if one.knob in COPY_KNOBS)
-    least_ms = (1 - _WORTH_IT) * _saved_ms(now, part)
-    return found if found and part.step.median - found.step_ms >= least_ms else None
-
-
-def _advise_bytes(now: Situation, part: Breakdown) -> Advice:
-    """Advise batches in memory that the GPU reads directly, which leave each bit as it is, or fewer
-    bytes."""
-    took_ms, copied = part.copying_ms(now.manifest.copy_ahead_ms), now.manifest.copied_bytes
-    saved_ms, pinned_ms = _saved_by_bytes_ms(now, took_ms), _saved_if_pinned_ms(now, took_ms)
-    if _is_pinned_worth_it(saved_ms, pinned_ms):
-        return _advise_pinned(now, part.step.mean - pinned_ms)
-    if not saved_ms:
-        return Advice("copy fewer bytes: smaller images, or augmentation on the device")
-    sizes = f"{units.memory(_small_bytes(copied))} in place of {units.memory(sum(copied.values()))}"
-    after = f"about {units.milliseconds(part.step.mean - saved_ms)}/step"
-    return Advice(f"images as uint8, cast on the device: {sizes}, {after}", UINT8)
-
-
-def _saved_ms(now: Situation, part: Breakdown) -> float:
-    """Return the time of a copy that the advised batches save; 0 where it is unknown."""
-    took_ms = part.copying_ms(now.manifest.copy_ahead_ms)
-    saved_ms, pinned_ms = _saved_by_bytes_ms(now, took_ms), _saved_if_pinned_ms(now, took_ms)
-    return pinned_ms if _is_pinned_worth_it(saved_ms, pinned_ms) else saved_ms
-
-
-def _is_pinned_worth_it(saved_ms: float, pinned_ms: float) -> bool:
-    return pinned_ms > 0 and pinned_ms >= (1 - _WORTH_IT) * saved_ms
-
-
-def _saved_by_bytes_ms(now: Situation, took_ms: float) -> float:
-    copied = now.manifest.copied_bytes
-    small = _small_bytes(copied)
-    return took_ms * (1 - small / sum(copied.values())) if small else 0.0
-
-
-def _saved_if_pinned_ms(now: Situation, took_ms: float) -> float:
-    stages = now.stages.stages if now.stages else ()
-    if now.knobs.get(PINNED, OFF) != OFF:
-        return 0.0
-    return saved_if_pinned_ms(now.manifest.copied_bytes, stages, took_ms)
-
-
-def _advise_pinned(now: Situation, then_ms: float) -> Advice:
-    sentence = (
-        "batches in pinned memory, which the GPU reads directly: about"
-        f" {units.milliseconds(then_ms)}/step, the same elements"
-    )
-    code = switch_line(now, PINNED, ON)
-    return Advice(sentence, _ARRAYS + code if now.origin is SourceKind.ARRAYS else code)
 
 
 def _rate(now: Situation, copy_ms: float) -> str:
     """Return `: 74 MB at 5.0 GB/s`; empty where the size of batches is unknown."""
-    rate = bandwidth(now.manifest.copied_bytes, copy_ms)
+    copied = now.manifest.copied_bytes
+    rate = bandwidth(copied, copy_ms)
     if rate is None:
         return ""
-    return (
-        f": {units.memory(sum(now.manifest.copied_bytes.values()))} at {units.number(rate / 1e9)}"
-        " GB/s"
-    )
+    return f": {units.memory(sum(copied.values()))} at {units.number(rate / 1e9)} GB/s"
+
+
+def _ahead(now: Situation, copy: Stat, step: Stat) -> str:
+    """Return what waits for a copy ahead: the fetch of the next batch, or launching; empty where
+    none is ahead."""
+    if now.manifest.copy_ahead_ms is None:
+        return ""
+    if copy.mean >= MODERATELY_FROM * step.mean:
+        return f", ahead of the steps, which wait {units.milliseconds(copy.mean)} for it"
+    return ", ahead of the steps, whose launching waits for it"
+
+
+def _advise(now: Situation, part: Breakdown, took_ms: float) -> tuple[Advice, float]:
+    """Advise batches in memory that the GPU reads directly, which leave each bit as it is, or fewer
+    bytes; with the time of a copy that it saves, 0 where that is unknown."""
+    copied, stages = now.manifest.copied_bytes, now.stages.stages if now.stages else ()
+    size, small = sum(copied.values()), _small_bytes(copied)
+    saved_ms = took_ms * (1 - small / size) if small else 0.0
+    is_pinned = now.knobs.get(PINNED, OFF) != OFF
+    pinned_ms = 0.0 if is_pinned else saved_if_pinned_ms(copied, stages, took_ms)
+    if pinned_ms > 0 and pinned_ms >= (1 - _WORTH_IT) * saved_ms:
+        line, then = switch_line(now, PINNED, ON), units.milliseconds(part.step.mean - pinned_ms)
+        lines = _ARRAYS + line if now.origin is SourceKind.ARRAYS else line
+        return Advice(f"{_PINNED}: about {then}/step, the same elements", lines), pinned_ms
+    if not small:
+        return Advice("copy fewer bytes: smaller images, or augmentation on the device"), 0.0
+    sizes = f"{units.memory(small)} in place of {units.memory(size)}"
+    then = units.milliseconds(part.step.mean - saved_ms)
+    return Advice(
+        f"images as uint8, cast on the device: {sizes}, about {then}/step", UINT8
+    ), saved_ms
 
 
 def _small_bytes(copied_bytes: Mapping[str, int]) -> int:

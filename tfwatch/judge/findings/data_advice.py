@@ -247,9 +247,7 @@ def _python(now: Situation, limit: Bottleneck, stage: Stage) -> Advice:
         return _from_generator(now, stage)
     if limit.waits is False:
         return Advice("TensorFlow operations in place of Python: the GIL allows no parallel calls")
-    if "Map" not in stage.kind:
-        return _DEARER
-    if stage.is_parallel:
+    if "Map" not in stage.kind or stage.is_parallel:
         return _more_calls(stage)
     wait = "its calls wait" if limit.waits else "calls that wait do so"
     return Advice(

@@ -35,9 +35,7 @@ def find(now: Situation) -> Finding | None:
     compute_ms = 1e3 * spent.compute_s / spent.steps if spent.steps else None
     loop = now.has_own_loop
     what = f"the loop at {now.manifest.loop} runs" if loop else "run_eagerly=True runs"
-    each = f"{units.milliseconds(compute_ms)} of compute a step"
-    takes = f"takes {units.percent(share)} of {each}"
-    brief = f"Python between operations {takes}"
+    takes = f"takes {units.percent(share)} of {units.milliseconds(compute_ms)} of compute a step"
     return Finding(
         "eager",
         now.label("LAUNCH-BOUND", lost_s),
@@ -45,7 +43,7 @@ def find(now: Situation) -> Finding | None:
         _LOOP if loop else _FIT,
         _LOOP_CODE if loop else _FIT_CODE,
         arguments=() if loop else (RUN_EAGERLY,),
-        brief=brief,
+        brief=f"Python between operations {takes}",
         where=now.manifest.loop,
         claims={"compute_s": lost_s},
     )

@@ -17,32 +17,27 @@ if TYPE_CHECKING:
 
 def find(now: Situation) -> Finding | None:
     """Find the time at the ends of epochs."""
-    regime = now.regime
-    spent = regime.spent
+    regime, epochs = now.regime, max(now.regime.epochs, 1)
     end_s = regime.typical_s("epoch_end_s")
     if not end_s:
         return None
-    each = units.duration(end_s / max(regime.epochs, 1))
-    steps = units.counted(round(spent.steps / max(regime.epochs, 1)), "step")
+    steps = units.counted(round(regime.spent.steps / epochs), "step")
     place = next((one.place for one in regime.code_in("EPOCH_END") if one.place), "")
-    brief = f"an epoch's end takes {each} per epoch of {steps}"
-    advice = _advise(now, place)
+    brief = f"an epoch's end takes {units.duration(end_s / epochs)} per epoch of {steps}"
+    at = f"at {place}" if place else ""
+    if now.has_own_loop:
+        less = f"do less {at}, between" if place else "do less between"
+        advice = Advice(f"{less} two epochs of the loop, or longer epochs")
+    else:
+        longer = advise_longer_epochs(now)
+        advice = Advice(f"do less {at or 'in on_epoch_end'}, or {longer.sentence}", longer.edit)
     return Finding(
         "epoch-end",
         now.label("BETWEEN EPOCHS", end_s),
-        f"{brief}{f', most of it at {place}' if place else ''}",
+        f"{brief}{f', most of it {at}' if place else ''}",
         advice.sentence,
         advice.edit,
         brief=brief,
         where=place,
         claims={"epoch_end_s": end_s},
     )
-
-
-def _advise(now: Situation, place: str) -> Advice:
-    if now.has_own_loop:
-        where = f"at {place}, " if place else ""
-        return Advice(f"do less {where}between two epochs of the loop, or longer epochs")
-    where = f"at {place}" if place else "in on_epoch_end"
-    longer = advise_longer_epochs(now)
-    return Advice(f"do less {where}, or {longer.sentence}", longer.edit)

@@ -35,44 +35,32 @@ _FEWER_FITS = Advice(
 
 def find(now: Situation) -> Finding | None:
     """Find the time until the epochs' first batches."""
-    regime = now.regime
-    spent = regime.spent
+    regime, spent, epochs = now.regime, now.regime.spent, max(now.regime.epochs, 1)
     first_s = regime.typical_s("first_batch_s")
     if not first_s:
         return None
-    filled = now.manifest.filled_shuffle or "a shuffle buffer"
-    fills = regime.fills_shuffle
-    each = units.duration(first_s / max(regime.epochs, 1))
-    what = f"filling {filled}" if fills else "a new iterator"
-    steps = units.counted(round(spent.steps / max(regime.epochs, 1)), "step")
-    brief = f"the first batch takes {each} per epoch of {steps}"
+    fills, filled = regime.fills_shuffle, now.manifest.filled_shuffle or "a shuffle buffer"
+    steps = units.counted(round(spent.steps / epochs), "step")
+    brief = f"the first batch takes {units.duration(first_s / epochs)} per epoch of {steps}"
     advice = _advise(now)
-    done = 1.0 if now.is_whole else _share_done(now)
+    given_s = first_s
+    if fills and now.manifest.map_below_shuffle:
+        # Maps that filled the buffer then run during the steps, and hide in their compute at most.
+        given_s = min(first_s, spent.compute_s + spent.copy_s + spent.host_s)
+    planned = now.manifest.steps_per_epoch
+    if planned and regime.epochs == 1 and not now.is_whole:
+        # The first batch is a part of all of its epoch.
+        given_s *= min(1.0, spent.steps / planned)
     return Finding(
         "shuffle-fill" if fills else "first-batch",
         now.label("BETWEEN EPOCHS", first_s),
-        f"{brief}: {what}",
+        f"{brief}: {f'filling {filled}' if fills else 'a new iterator'}",
         advice.sentence,
         advice.edit,
         brief=brief,
         where=filled if fills else "",
-        claims={"first_batch_s": _given_back_s(now, first_s) * done},
+        claims={"first_batch_s": given_s},
     )
-
-
-def _given_back_s(now: Situation, first_s: float) -> float:
-    """Return the seconds that the remedy gives back: maps that filled a shuffle buffer then run
-    during the steps, and hide in their compute at most."""
-    spent = now.regime.spent
-    hides = now.regime.fills_shuffle and now.manifest.map_below_shuffle
-    return min(first_s, spent.compute_s + spent.copy_s + spent.host_s) if hides else first_s
-
-
-def _share_done(now: Situation) -> float:
-    """Return the share of the first epoch that is done: its first batch is a part of all of it."""
-    planned = now.manifest.steps_per_epoch
-    regime = now.regime
-    return min(1.0, regime.spent.steps / planned) if planned and regime.epochs == 1 else 1.0
 
 
 def _advise(now: Situation) -> Advice:
@@ -117,18 +105,19 @@ def _call(stage: str) -> str:
 
 def advise_longer_epochs(now: Situation) -> Advice:
     """Advise on longer epochs for this kind of data."""
-    kind, iterator = now.origin, "  # one iterator for all epochs"
+    kind = now.origin
     if kind is SourceKind.PY_DATASET:
-        words = "longer epochs: let the PyDataset's __len__ span several passes over the data"
-        return Advice(words)
+        return Advice(
+            "longer epochs: let the PyDataset's __len__ span several passes over the data"
+        )
     if kind is SourceKind.GENERATOR:
         return Advice("longer epochs: a larger steps_per_epoch")
+    words, arrays = "longer epochs (.repeat() with steps_per_epoch)", ""
+    dataset = "dataset.repeat()"
     if kind is SourceKind.ARRAYS:
-        fit = _fit(now, "dataset.prefetch(tf.data.AUTOTUNE)")
-        words = "longer epochs (tf.data's .repeat() with steps_per_epoch)"
-        return Advice(words, f"{_FROM_ARRAYS}{fit}{iterator}")
-    fit = _fit(now, "dataset.repeat()")
-    return Advice("longer epochs (.repeat() with steps_per_epoch)", f"{fit}{iterator}")
+        words, arrays = "longer epochs (tf.data's .repeat() with steps_per_epoch)", _FROM_ARRAYS
+        dataset = "dataset.prefetch(tf.data.AUTOTUNE)"
+    return Advice(words, f"{arrays}{_fit(now, dataset)}  # one iterator for all epochs")
 
 
 def _fit(now: Situation, dataset: str) -> str:

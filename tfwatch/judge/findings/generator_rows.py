@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.cheap_maps import batch_size
+from tfwatch.judge.findings.cheap_maps import LEAST_BATCH, batch_size
 from tfwatch.judge.findings.finding import Finding
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ _SAVED = 0.95
 #: The generator and the Python of a step take turns at the GIL: of ten generators with a prefetch
 #: on two cores, batches gave back 0.2 to 0.8 of compute, 0.6 in the median.
 _TURNS = 0.5
-_LEAST_BATCH = 8
 _CODE = (
     "def batches():  # in place of the generator of rows\n"
     "    for at in range(0, len(x), {size}): yield x[at : at + {size}], y[at : at + {size}]\n"
@@ -36,7 +35,7 @@ def find(now: Situation) -> Finding | None:
     table, spent = now.stages, now.regime.spent
     size = batch_size(table, now.manifest.batch_size)
     rows = _row_generator(table)
-    if rows is None or size is None or size < _LEAST_BATCH or rows.busy_ms > _CHEAP_ROW * size:
+    if rows is None or size is None or size < LEAST_BATCH or rows.busy_ms > _CHEAP_ROW * size:
         return None
     claims = {
         "data_wait_s": _SAVED * spent.data_wait_s,

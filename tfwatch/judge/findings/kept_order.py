@@ -31,20 +31,16 @@ _CODE = (
 
 def find(now: Situation) -> Finding | None:
     """Find the data wait for single slow elements."""
-    part, table = now.split, now.stages
-    slow = _slowest_map(table)
-    if part is None or table is None or slow is None:
-        return None
-    if part.step.mean < _HELD_UP * part.step.median:
+    part, slow = now.split, _slowest_map(now.stages)
+    if part is None or slow is None or part.step.mean < _HELD_UP * part.step.median:
         return None
     # Calls of a map need a thread each.
     threads = now.manifest.pipeline_threads or cores_of(now.manifest)
-    workers = min(slow.parallelism, threads)
-    supply_ms = max(slow.busy_ms / max(workers, 1.0), part.work_mean_ms)
+    workers = max(min(slow.parallelism, threads), 1.0)
+    supply_ms = max(slow.busy_ms / workers, part.work_mean_ms)
     if not supply_ms <= _FAST_ENOUGH * part.step.mean:
         return None
-    spent = now.regime.spent
-    lost_s = spent.data_wait_s * (part.step.mean - supply_ms) / part.wait.mean
+    lost_s = now.regime.spent.data_wait_s * (part.step.mean - supply_ms) / part.wait.mean
     mean, typical = units.in_one_unit(part.step.mean, part.step.median)
     brief = f"some elements of {slow.name} take long, and others wait for them"
     return Finding(

@@ -28,8 +28,7 @@ _CODE = (
 
 def find(now: Situation) -> Finding | None:
     """Find the traces of the models after the first one."""
-    regime = now.regime
-    spent = regime.spent
+    regime, spent = now.regime, now.regime.spent
     if regime.models < _LOOP or not spent.traces:
         return None
     lost_s = spent.compile_s * min(1.0, (regime.models - 1) / spent.traces)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Finding
+from tfwatch.judge.findings.finding import Advice, Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -31,32 +31,30 @@ _RELAXED = "@tf.function(reduce_retracing=True)  # or input_signature=[tf.Tensor
 
 def find(now: Situation) -> Finding | None:
     """Find the traces after the first one of each model."""
-    regime = now.regime
-    spent = regime.spent
-    again = regime.traces_again
-    if not again:
+    regime, spent = now.regime, now.regime.spent
+    if not (again := regime.traces_again):
         return None
     lost_s = spent.compile_s * again / spent.traces
     many = f"{units.count(again)} of {units.counted(spent.steps, 'step')}"
     change = f", {regime.trace_change}" if regime.trace_change else ""
     brief = f"{many} traced again, {units.seconds(lost_s)}"
-    advice, code = _advise(now)
+    advice = _advise(now)
     return Finding(
         "retracing",
         now.label("RETRACING", lost_s),
         f"{brief}: each new signature of the step is a new trace{change}",
-        advice,
-        code,
+        advice.sentence,
+        advice.edit,
         brief=brief,
         where=regime.trace_change,
         claims={"compile_s": lost_s},
     )
 
 
-def _advise(now: Situation) -> tuple[str, str]:
+def _advise(now: Situation) -> Advice:
     change = now.regime.trace_change
     if now.manifest.model and now.manifest.model.jit_compile:
-        return _COMPILED, _BUCKETS
+        return Advice(_COMPILED, _BUCKETS)
     if change and "shape" not in change:
-        return _NUMBERS, _RELAXED
-    return _SHAPES, _RELAXED if now.has_own_loop else _BUCKETS
+        return Advice(_NUMBERS, _RELAXED)
+    return Advice(_SHAPES, _RELAXED if now.has_own_loop else _BUCKETS)

@@ -24,15 +24,14 @@ _LOOP = "validate less often, on less data, or in larger batches"
 
 def find(now: Situation) -> Finding | None:
     """Find the time in validation."""
-    regime = now.regime
-    spent = regime.spent
+    regime, spent = now.regime, now.regime.spent
     if not spent.validation_s:
         return None
-    each_s = spent.validation_s / max(regime.epochs, 1)
-    rest_s = (now.regime.judged_s - spent.validation_s) / max(regime.epochs, 1)
-    given_back = 1 - 1 / _EVERY
-    brief = f"validation takes {units.duration(each_s)} after each epoch of"
-    brief = f"{brief} {units.duration(rest_s)}"
+    rest_s, given_back = regime.judged_s - spent.validation_s, 1 - 1 / _EVERY
+    each, rest = (
+        units.duration(one / max(regime.epochs, 1)) for one in (spent.validation_s, rest_s)
+    )
+    brief = f"validation takes {each} after each epoch of {rest}"
     return Finding(
         "validation",
         now.label("VALIDATION", spent.validation_s),

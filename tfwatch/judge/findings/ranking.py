@@ -41,8 +41,6 @@ from tfwatch.judge.steps.steady_steps import HIGHLY_FROM
 from tfwatch.judge.steps.time_breakdown import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
 
@@ -100,13 +98,16 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
     found, causes = [], []
     for kind in KINDS:
         finding = kind.find(now)
-        if finding and not finding.claims:
+        if finding is None:
+            continue
+        if not finding.claims:
             causes.append(finding)
-        claims = _left_of(finding.claims, left) if finding else {}
+        # As far as no finding before has claimed them.
+        claims = {part: min(max(one, 0.0), left[part]) for part, one in finding.claims.items()}
         claimed_s = sum(claims.values())
-        lost_s = max(claimed_s - finding.once_s, 0.0) if finding else 0.0
-        if finding and regime.share(lost_s) >= LEAST_SHARE:
-            left = {part: left[part] - claims.get(part, 0.0) for part in PARTS}
+        lost_s = max(claimed_s - finding.once_s, 0.0)
+        if regime.share(lost_s) >= LEAST_SHARE:
+            left |= {part: left[part] - one for part, one in claims.items()}
             finding = _with_key(now, finding) if kind in _WITH_KEY else finding
             facts = (Fact(part.removesuffix("_s"), one, "s") for part, one in claims.items())
             counted = {"lost_s": lost_s, "share": regime.share(lost_s), "evidence": tuple(facts)}
@@ -114,7 +115,13 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
     found.sort(key=lambda finding: -finding.lost_s)
     limit = _limit(now, found) if not found or found[0].share < LEADS_FROM else None
     ranked = (*((_with_cause(limit, causes),) if limit else ()), *found, *causes)
-    return tuple(_with_switches(now, finding) for finding in ranked)
+    # The lines of an advised switch have those of the switches made already.
+    return tuple(
+        one
+        if isinstance(one.forecast, Forecast)
+        else replace(one, code=lines_with_switches(now, one.code))
+        for one in ranked
+    )
 
 
 def _limit(now: Situation, found: list[Finding]) -> Finding | None:
@@ -154,14 +161,6 @@ def _with_key(now: Situation, finding: Finding) -> Finding:
     return replace(finding, advice=f"{advise_gain(now, gain).sentence}; or {finding.advice}")
 
 
-def _with_switches(now: Situation, finding: Finding) -> Finding:
-    """Return the finding with the lines of the switches made before its own, and with the script's
-    names; the lines of an advised switch have both already."""
-    if isinstance(finding.forecast, Forecast):
-        return finding
-    return replace(finding, code=lines_with_switches(now, finding.code))
-
-
 def _is_judgeable(now: Situation) -> bool:
     """Return True where enough is measured: steady steps, some seconds, or all of the run."""
     judged_s, is_enough = now.regime.judged_s, now.split is not None and now.split.is_enough
@@ -176,11 +175,6 @@ def _is_early(now: Situation) -> bool:
         return False
     starves = regime.share(regime.spent.data_wait_s) >= LEADS_FROM
     return regime.judged_s < (_STAGES_S if starves and now.bottleneck is None else _SAMPLES_S)
-
-
-def _left_of(claims: Mapping[str, float], left: Mapping[str, float]) -> dict[str, float]:
-    """Return the claimed seconds as far as no finding before has claimed them."""
-    return {part: min(max(seconds, 0.0), left[part]) for part, seconds in claims.items()}
 
 
 class LeadHolder:
@@ -206,14 +200,18 @@ class LeadHolder:
             return ()
         before, is_new = self.held, begin_ns != self._begin_ns
         fresh = next((one for one in losses if before and one.kind == before.kind), None)
+        # A limit has no seconds.
+        is_small = fresh is not None and bool(fresh.claims) and fresh.share < LEAST_SHARE
         self._begin_ns = begin_ns
-        if before is None or is_new or (fresh and not _may_lead(fresh)):
+        if before is None or is_new or is_small:
             return self._lead(losses)
         if fresh and before.cause and not fresh.cause:  # the stages were not read lately
             known = _as_shown(fresh, before)
             losses = tuple(known if one is fresh else one for one in losses)
             fresh = known
-        ahead_s = self._ahead_s(losses[0], now_s)
+        if losses[0].identity != self._challenger:
+            self._challenger, self._since_s = losses[0].identity, now_s
+        ahead_s = now_s - self._since_s
         if fresh is None:  # for a moment, as while a stall is open, or for good
             return self._lead(losses) if ahead_s >= self.GONE_S else (before, *losses)
         is_explained = fresh is losses[0] and bool(fresh.cause) and not before.cause
@@ -222,20 +220,9 @@ class LeadHolder:
         self.held = _as_shown(fresh, before)
         return (self.held, *(one for one in losses if one is not fresh))
 
-    def _ahead_s(self, first: Finding, now_s: float) -> float:
-        """Return the seconds for which the first finding is the first one."""
-        if first.identity != self._challenger:
-            self._challenger, self._since_s = first.identity, now_s
-        return now_s - self._since_s
-
     def _lead(self, losses: tuple[Finding, ...]) -> tuple[Finding, ...]:
         self.held, self._challenger = losses[0], losses[0].identity
         return losses
-
-
-def _may_lead(finding: Finding) -> bool:
-    """Return whether a loss is large enough to stay first; a limit has no seconds."""
-    return not finding.claims or finding.share >= LEAST_SHARE
 
 
 def _as_shown(fresh: Finding, before: Finding) -> Finding:

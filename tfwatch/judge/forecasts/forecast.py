@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, PREFETCH, WORKERS, no_room
+from tfwatch.core.knobs import CACHE, DEFAULT, DEVICE_PREFETCH, OFF, ON, PREFETCH, WORKERS, no_room
 from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.comparison import LEAST, find_better_settings
 from tfwatch.judge.forecasts.predict import Prediction, predict
@@ -115,79 +115,56 @@ def forecast(evidence: Evidence, settings: Mapping[str, str]) -> Forecast:
     """Return the forecast of a switch to these settings, by the name of the first one: as measured,
     where the run has had them."""
     (knob, value), *_ = settings.items()
-    split, why_not = evidence.breakdown, no_forecast_reason(evidence)
+    split, why_not = evidence.breakdown, _why_not(evidence, knob, value)
     if why_not or split is None:
-        return _none(knob, value, why_not)
-    if full := _no_room(evidence, knob, value):
-        return _none(knob, value, f"no forecast: a cache {full}")
+        return Forecast(knob, value, math.nan, math.nan, math.nan, why_not)
     measured_ms = _measured_ms(evidence, split, settings)
-    if measured_ms is not None:
-        seen = Prediction(measured_ms, measured_ms, measured_ms, "measured in this run")
-        return _make_forecast(evidence, split, settings, seen, is_measured=True)
-    prediction = predict(evidence, split, settings)
-    if isinstance(prediction, str):
-        return _none(knob, value, f"no forecast: {prediction}")
-    return _make_forecast(evidence, split, settings, prediction, is_measured=False)
-
-
-def _measured_ms(evidence: Evidence, split: Breakdown, settings: Mapping[str, str]) -> float | None:
-    """Return the typical step of settings that this run has measured, or has now."""
-    wanted = {**evidence.knobs, **settings}
-    if wanted == evidence.knobs or _is_as_written(evidence, settings):
-        return split.typical_ms(split.step)
-    return evidence.measured_ms(wanted)
-
-
-def _none(knob: str, value: str, why: str) -> Forecast:
-    return Forecast(knob, value, math.nan, math.nan, math.nan, why)
-
-
-def _is_as_written(evidence: Evidence, settings: Mapping[str, str]) -> bool:
-    """Return whether a script's pipeline stays as written: there, off and default are the same (see
-    `Watch.set`)."""
-    as_written = ("off", "default")
-    own = settings.keys() == {PREFETCH} and WORKERS not in evidence.run.switchable
-    return own and settings[PREFETCH] in as_written and evidence.knobs.get(PREFETCH) in as_written
-
-
-def _no_room(evidence: Evidence, knob: str, value: str) -> str:
-    """Return the reason why the training would refuse a cache; empty where it would not."""
-    if (knob, value) != (CACHE, "on"):
-        return ""
-    return no_room(evidence.run.cache_bytes, evidence.memory_free)
-
-
-def no_forecast_reason(evidence: Evidence) -> str:
-    """Return the reason for no forecast; empty where one can be made."""
-    if evidence.no_forecast_reason:
-        return f"no forecast while {evidence.no_forecast_reason}"
-    steps = evidence.breakdown.steps if evidence.breakdown else 0
-    return f"no forecast yet: {steps} of {LEAST} steps" if steps < LEAST else ""
-
-
-def _make_forecast(
-    evidence: Evidence,
-    split: Breakdown,
-    settings: Mapping[str, str],
-    prediction: Prediction,
-    *,
-    is_measured: bool,
-) -> Forecast:
-    (knob, value), *_ = settings.items()
+    if measured_ms is None:
+        found = predict(evidence, split, settings)
+    else:
+        found = Prediction(measured_ms, measured_ms, measured_ms, "measured in this run")
+    if isinstance(found, str):
+        return Forecast(knob, value, math.nan, math.nan, math.nan, f"no forecast: {found}")
     usual = _OFF if evidence.run.accelerated else _OFF_SHARED
     off = math.hypot(usual, NINE_OF_TEN * evidence.step_variation)
-    low_ms = prediction.low_ms
+    is_measured = measured_ms is not None
     return Forecast(
         knob=knob,
         value=value,
-        step_ms=prediction.step_ms,
-        low_ms=max(low_ms * (1 - min(off, _MOST_OFF)) - _OFF_MS, low_ms * _MOST_OFF),
-        high_ms=prediction.high_ms * (1 + off) + _OFF_MS,
-        why=prediction.why or _why(evidence, split, prediction.step_ms),
+        step_ms=found.step_ms,
+        low_ms=max(found.low_ms * (1 - min(off, _MOST_OFF)) - _OFF_MS, found.low_ms * _MOST_OFF),
+        high_ms=found.high_ms * (1 + off) + _OFF_MS,
+        why=found.why or _why(evidence, split, found.step_ms),
         now_ms=split.typical_ms(split.step),
         measured=is_measured,
-        proved=is_measured and _is_proved(evidence, split, settings, prediction.step_ms),
+        proved=is_measured and _is_proved(evidence, split, settings, found.step_ms),
     )
+
+
+def _why_not(evidence: Evidence, knob: str, value: str) -> str:
+    """Return the reason for no forecast, e.g. that the training would refuse a cache; empty where
+    one can be made."""
+    if evidence.no_forecast_reason:
+        return f"no forecast while {evidence.no_forecast_reason}"
+    steps = evidence.breakdown.steps if evidence.breakdown else 0
+    if steps < LEAST:
+        return f"no forecast yet: {steps} of {LEAST} steps"
+    is_cache = (knob, value) == (CACHE, ON)
+    full = no_room(evidence.run.cache_bytes, evidence.memory_free) if is_cache else ""
+    return f"no forecast: a cache {full}" if full else ""
+
+
+def _measured_ms(evidence: Evidence, split: Breakdown, settings: Mapping[str, str]) -> float | None:
+    """Return the typical step of settings that this run has measured, or has now.
+
+    A script's pipeline stays as written where prefetch is off or default (see `Watch.set`).
+    """
+    wanted, as_written = {**evidence.knobs, **settings}, (OFF, DEFAULT)
+    is_own = settings.keys() == {PREFETCH} and WORKERS not in evidence.run.switchable
+    stays = wanted.get(PREFETCH) in as_written and evidence.knobs.get(PREFETCH) in as_written
+    if wanted == evidence.knobs or (is_own and stays):
+        return split.typical_ms(split.step)
+    return evidence.measured_ms(wanted)
 
 
 def _is_proved(

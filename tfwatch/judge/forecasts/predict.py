@@ -106,12 +106,14 @@ def predict(evidence: Evidence, split: Breakdown, settings: Mapping[str, str]) -
     """Predict the step after a switch to these settings; a sentence where that is not possible."""
     if settings.keys() & set(PY_DATASET_KNOBS) and MULTIPROCESSING in evidence.knobs:
         return "the part of a PyDataset's __getitem__ that holds the GIL is unknown"
-    if PINNED in settings:
-        is_on = settings[PINNED] != OFF
-        return _pinned(evidence, split) if is_on else "the copy has not been timed in this run"
-    if DEVICE_PREFETCH in settings:
-        is_on = settings[DEVICE_PREFETCH] != "off"
-        return _copied_ahead(split) if is_on else "the copy has not been timed in this run"
+    if copied := settings.get(PINNED, settings.get(DEVICE_PREFETCH)):
+        if copied == OFF:
+            return "the copy has not been timed in this run"
+        if split.copy is None:
+            return "the copy of batches is not timed"
+        copy_ms = split.typical_ms(split.copy)
+        is_pinned = PINNED in settings
+        return _pinned(evidence, split, copy_ms) if is_pinned else _copied_ahead(split, copy_ms)
     if settings.get(CACHE) == "off":
         return "the time of a batch without a cache has not been measured in this run"
     now = _as_it_runs(evidence)
@@ -144,16 +146,14 @@ def _by_supply(
     return Prediction(step_ms, min(bounds), max(bounds))
 
 
-def _pinned(evidence: Evidence, split: Breakdown) -> Prediction | str:
+def _pinned(evidence: Evidence, split: Breakdown, copy_ms: float) -> Prediction | str:
     """Predict the step whose batches are copied from pinned memory.
 
     A thread of the pipeline copies them there, one or two ahead, which delays a step only where it
     waits for data.
     """
-    if split.copy is None:
-        return "the copy of batches is not timed"
     stages = evidence.stages.stages if evidence.stages else ()
-    copy_ms, now_ms = split.typical_ms(split.copy), split.typical_ms(split.step)
+    now_ms = split.typical_ms(split.step)
     saved_ms = saved_if_pinned_ms(evidence.run.copied_bytes, stages, copy_ms)
     if not saved_ms:
         return "batches are small, or in pinned memory already"
@@ -180,7 +180,7 @@ def saved_if_pinned_ms(
     return copy_ms * (1 - rate / _PINNED)
 
 
-def _copied_ahead(split: Breakdown) -> Prediction | str:
+def _copied_ahead(split: Breakdown, copy_ms: float) -> Prediction:
     """Predict the step behind a prefetch to the device.
 
     TensorFlow's copy waits for the kernels that are launched before it, and launching waits for a
@@ -188,15 +188,15 @@ def _copied_ahead(split: Breakdown) -> Prediction | str:
     kernels that compute for long. Where they are as long as the copy, the race between the two
     decides on a fifth of the step.
     """
-    if split.copy is None:
-        return "the copy of batches is not timed"
-    copy, now_ms = split.typical_ms(split.copy), split.typical_ms(split.step)
+    now_ms = split.typical_ms(split.step)
     beside = sum(split.typical_ms(part) for part in (split.dispatch, split.host, split.wait))
-    least_ms = max(copy, now_ms - copy)
+    least_ms = max(copy_ms, now_ms - copy_ms)
     low_ms, step_ms = (
-        max(now_ms - min(share * beside, copy), least_ms) for share in (1.0, _OVERLAP)
+        max(now_ms - min(share * beside, copy_ms), least_ms) for share in (1.0, _OVERLAP)
     )
-    why = "the copy is the limit" if step_ms < 1.5 * copy else "kernels and copies hardly overlap"
+    why = (
+        "the copy is the limit" if step_ms < 1.5 * copy_ms else "kernels and copies hardly overlap"
+    )
     return Prediction(step_ms, low_ms, now_ms, why)
 
 
@@ -247,7 +247,7 @@ def _supply(evidence: Evidence, split: Breakdown, now: Mapping[str, str]) -> _Su
     table, (work_ms, doubt) = evidence.stages, work
     elements, in_maps = float(evidence.run.batch_size or _BATCH), _IN_MAPS
     if table is not None:
-        maps = [stage for stage in table.stages if _is_map(stage)]
+        maps = [one for one in table.stages if one.kind.startswith(_MAPS) and one.busy_ms > 0]
         costliest = max(maps, key=lambda one: one.busy_ms, default=table.stages[0])
         after = table.stages[table.stages.index(costliest) :]
         # A map that is joined with its batch works ahead by batches.
@@ -258,10 +258,6 @@ def _supply(evidence: Evidence, split: Breakdown, now: Mapping[str, str]) -> _Su
             share = sum(stage.busy_ms for stage in maps) / table.all_ms
             in_maps = share * shown + _HIDDEN_IN_MAPS * (1 - shown)
     return _Supply(work_ms * (1 - in_maps), work_ms * in_maps, elements, doubt)
-
-
-def _is_map(stage: Stage) -> bool:
-    return stage.kind.startswith(_MAPS) and stage.busy_ms > 0
 
 
 def _work(

@@ -52,8 +52,12 @@ def step_rows(profile: StepProfiled) -> tuple[StepPart, ...]:
     grouped = [one for one in small if one.role == "layer"] if len(layers) > _FEW else []
     done = set(map(id, (*grouped, *updates)))
     rows = [one for one in parts if id(one) not in done]
-    rows += _layer_rows(grouped, layers) if grouped else []
-    rows += [_update_row(updates)] if updates else []
+    if grouped:
+        ways = _blocks_of(grouped), _classes_of(layers)
+        groups = min((_groups(grouped, names) for names in ways), key=_rows_of_bulk)
+        rows += [_row(members, "layer", name) for name, members in groups.items()]
+    if updates:
+        rows.append(_row(updates, "optimizer", updates[0].name, updates[0].kind))
     return tuple(sorted(rows, key=lambda part: -part.took_ms))
 
 
@@ -82,19 +86,16 @@ def blocks_in(name: str) -> list[str]:
 
 def _blocks_of(layers: Sequence[StepPart]) -> dict[str, Names]:
     """Return the blocks of each layer, the outermost first, and its own name."""
-    paths = {path for one in layers for path in _paths(one.name)}
-    blocks = {path: _blocks_of_path(path) for path in paths}
-    members = Counter(block for path in paths for block in blocks[path])
-    shared = {path: [one for one in blocks[path] if members[one] > 1] for path in paths}
+    blocks: dict[str, list[str]] = {}
+    for path in {path for one in layers for path in _paths(one.name)}:
+        above, slash, name = path.rpartition("/")
+        blocks[path] = [f"{above}{slash}{block}" for block in blocks_in(name)]
+    members = Counter(block for inner in blocks.values() for block in inner)
+    shared = {path: [one for one in inner if members[one] > 1] for path, inner in blocks.items()}
     return {
         one.name: tuple(name for path in _paths(one.name) for name in (*shared[path], path))
         for one in layers
     }
-
-
-def _blocks_of_path(path: str) -> list[str]:
-    above, slash, name = path.rpartition("/")
-    return [f"{above}{slash}{block}" for block in blocks_in(name)]
 
 
 def _classes_of(layers: Sequence[StepPart]) -> dict[str, Names]:
@@ -122,33 +123,16 @@ def _groups(layers: Sequence[StepPart], names: Mapping[str, Names]) -> dict[str,
     waiting = [(0, list(layers))]
     while waiting:
         depth, members = waiting.pop()
-        for name, inner in _by_name(members, names, depth).items():
+        by_name: dict[str, list[StepPart]] = defaultdict(list)
+        for one in members:
+            by_name[names[one.name][: depth + 1][-1]].append(one)
+        for name, inner in by_name.items():
             is_deeper = any(len(names[one.name]) > depth + 1 for one in inner)
             if is_deeper and sum(one.took_ms for one in inner) > most_ms:
                 waiting.append((depth + 1, inner))
             else:
                 groups[name] += inner
     return groups
-
-
-def _layer_rows(grouped: Sequence[StepPart], layers: Sequence[StepPart]) -> list[StepPart]:
-    """grouped: those of the layers without a row of their own."""
-    ways = _blocks_of(grouped), _classes_of(layers)
-    groups = min((_groups(grouped, names) for names in ways), key=_rows_of_bulk)
-    return [_row(members, "layer", name) for name, members in groups.items()]
-
-
-def _update_row(updates: Sequence[StepPart]) -> StepPart:
-    return _row(updates, "optimizer", updates[0].name, updates[0].kind)
-
-
-def _by_name(
-    layers: Sequence[StepPart], names: Mapping[str, Names], depth: int
-) -> dict[str, list[StepPart]]:
-    found: dict[str, list[StepPart]] = defaultdict(list)
-    for one in layers:
-        found[names[one.name][: depth + 1][-1]].append(one)
-    return found
 
 
 def _rows_of_bulk(groups: Mapping[str, Sequence[StepPart]]) -> int:

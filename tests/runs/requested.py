@@ -38,7 +38,7 @@ class SentRequests(RequestSender):
 
     def send(self, request: Request) -> None:
         if isinstance(request, StopRequest):
-            self._is_stopping = True
+            self.is_stopping = True
             self.stop.set()
         elif isinstance(request, SwitchRequest):
             self._switches.ask(request)

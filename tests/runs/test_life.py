@@ -85,18 +85,22 @@ def test_a_zombie_is_dead() -> None:
         os.waitpid(pid, 0)
 
 
-def test_time_stops_at_the_end_of_a_run(tmp_path: Path) -> None:
-    write_run(tmp_path, plain(3), RunEnded(2_000_000_000, "finished", 3))
+@pytest.mark.parametrize(
+    ("pid", "events", "now"),
+    [
+        pytest.param(
+            os.getpid(), [RunEnded(2 * 10**9, "finished", 3)], (Life.ENDED, 2.0), id="end"
+        ),
+        pytest.param(NOBODY, [], (Life.KILLED, 9.0), id="last pulse of a killed run"),
+    ],
+)
+def test_time_stops_with_a_run(
+    tmp_path: Path, pid: int, events: list[RunEnded], now: tuple[Life, float]
+) -> None:
+    write_run(tmp_path, plain(3), *events, clock=FakeClock(9.0), pid=pid)
     snapshot = Run(RunFolder(tmp_path), FakeClock(50).clock).read()
 
-    assert (snapshot.life, snapshot.now_s) == (Life.ENDED, 2.0)
-
-
-def test_time_stops_at_the_last_pulse_of_a_killed_run(tmp_path: Path) -> None:
-    write_run(tmp_path, plain(3), clock=FakeClock(9.0), pid=NOBODY)
-    snapshot = Run(RunFolder(tmp_path), FakeClock(50).clock).read()
-
-    assert (snapshot.life, snapshot.now_s) == (Life.KILLED, 9.0)
+    assert (snapshot.life, snapshot.now_s) == now
 
 
 @pytest.mark.parametrize("pid", [os.getpid(), NOBODY], ids=["it trains", "it is over"])

@@ -13,7 +13,6 @@ from tests.runs.folders import FakeClock, add_steps, kinds, make_manifest, make_
 from tests.runs.processes import wait_until
 from tfwatch.core.events import EpochEnded, Noted, Paused
 from tfwatch.runs.folder import RunFolder
-from tfwatch.runs.format import Manifest
 from tfwatch.runs.run import Run, open_run
 from tfwatch.runs.snapshot import ProgressNow
 from tfwatch.runs.writer import ProgressLog, RunWriter
@@ -111,20 +110,6 @@ def test_recording_continues_with_any_loss(tmp_path: Path, loss: Any, read: floa
     snapshot = Run(RunFolder(tmp_path), FakeClock(1).clock).read()
     assert snapshot.steps_total == 2
     np.testing.assert_equal(snapshot.progress["loss"], [read, read])
-
-
-def test_an_unwritable_manifest_is_reported_until_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = make_writer(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(Manifest, "encode", lambda _: 1 / 0)
-        for _ in range(3):
-            writer.flush()
-    writer.flush()
-    writer.close()
-
-    assert kinds(tmp_path) == ["RecordingLost", "RecordingResumed"]
 
 
 def test_an_event_that_cannot_be_encoded_becomes_a_note(tmp_path: Path) -> None:

@@ -48,14 +48,11 @@ def run(argv: Sequence[str], timeout_s: float) -> Result:
     except subprocess.TimeoutExpired:
         _kill(process)
         return Result(failure=f"did not respond within {timeout_s:g} s")
-    return _result(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
-
-
-def _result(code: int, out: str, err: str) -> Result:
-    if code == 0:
-        return Result(out)
-    words = (err.strip() or out.strip()).split("\n")[0][:200]
-    return Result(out, f"it ended with {code}{words and f': {words}'}")
+    text = out.decode(errors="replace")
+    if process.returncode == 0:
+        return Result(text)
+    words = (err.decode(errors="replace").strip() or text.strip()).split("\n")[0][:200]
+    return Result(text, f"it ended with {process.returncode}{words and f': {words}'}")
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -355,11 +355,10 @@ def _candidates(runs_dir: Path, membership: Membership) -> Iterator[Path]:
 def _is_same_launch(group: Path, started_s: float) -> bool:
     """Return whether a process that started at a moment belongs to the launch of a group: it was
     made within `WINDOW_S`, and no rank of this machine is gone."""
-    try:
+    with suppress(NotARunError, OSError):
         is_near = abs(started_s - read_group_file(group).process_started_s) <= WINDOW_S
         return is_near and not any(_is_gone(one.folder) for one in rank_folders(group))
-    except (NotARunError, OSError):
-        return False
+    return False
 
 
 def _is_gone(folder: Path) -> bool:

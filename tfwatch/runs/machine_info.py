@@ -29,15 +29,10 @@ def boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return _boot_session() or f"{platform.node()}-{psutil.boot_time():.0f}"
-
-
-def _boot_session() -> str:
-    """Return macOS' boot session: a Mac's name changes with its network, and its boot time with its
-    clock."""
-    command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
-    result = run(command, timeout_s=2.0)
-    return "" if result.failure else result.out.strip()
+        # A Mac's name changes with its network, and its boot time with its clock.
+        session = run(["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], timeout_s=2.0)
+        known = "" if session.failure else session.out.strip()
+        return known or f"{platform.node()}-{psutil.boot_time():.0f}"
 
 
 def describe_machine() -> Machine:

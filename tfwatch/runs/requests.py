@@ -259,28 +259,19 @@ class RequestSender:
     """Sends the requests of a screen or a command to a run, in order and without a wait: a thread
     appends them.
 
-    folder: the run's.
+    folder: the run's. is_stopping: this sender has asked the training to stop.
     """
 
     def __init__(self, folder: Path) -> None:
+        self.is_stopping = False
         self._folder = folder
-        self._is_stopping = False
         self._failures: deque[str] = deque()
         self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    @property
-    def is_stopping(self) -> bool:
-        """True once this sender has asked the training to stop."""
-        return self._is_stopping
-
-    def stop_failed(self) -> None:
-        """Note that the training does not stop."""
-        self._is_stopping = False
-
     def send(self, request: Request) -> None:
         """Send a request."""
-        self._is_stopping = self._is_stopping or isinstance(request, StopRequest)
+        self.is_stopping = self.is_stopping or isinstance(request, StopRequest)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="tfwatch-requests", daemon=True)
             self._thread.start()
@@ -296,7 +287,7 @@ class RequestSender:
             try:
                 append(self._folder, request)
             except NoRequestsError as error:
-                self._is_stopping = self._is_stopping and not isinstance(request, StopRequest)
+                self.is_stopping = self.is_stopping and not isinstance(request, StopRequest)
                 self._failures.append(str(error))
 
 

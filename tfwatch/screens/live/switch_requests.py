@@ -249,4 +249,4 @@ class SwitchRequests:
     def stop_failed(self) -> None:
         """Note that the training refused to stop."""
         if self.requests is not None:
-            self.requests.stop_failed()
+            self.requests.is_stopping = False

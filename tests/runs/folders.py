@@ -61,19 +61,8 @@ def make_manifest(**changes: Any) -> Manifest:
 
 def add_steps(writer: RunWriter, rows: Rows) -> None:
     """Append rows of `core.rows.STEP`, as a training does."""
-    names = (
-        "start_ns",
-        "step",
-        "epoch",
-        "flags",
-        "wait_ms",
-        "dispatch_ms",
-        "compute_ms",
-        "host_ms",
-        "copy_ms",
-    )
     for row in rows:
-        writer.step(*(row[name].item() for name in names))
+        writer.step(*row.item())
 
 
 def write_run(

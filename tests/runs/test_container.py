@@ -45,60 +45,30 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
+def limited(memory: object = None, cpu: str | None = None, folder: str = "") -> dict[str, str]:
+    """The files of a group with these limits."""
+    files = {"memory.max": memory, "cpu.max": cpu}
+    return {f"{folder}{name}": f"{text}\n" for name, text in files.items() if text is not None}
+
+
+NESTED = {
+    **limited(9 * GB, "300000 100000", "user.slice/a.scope/"),
+    **limited(2 * GB, "max 100000", "user.slice/"),
+}
+
+
 @pytest.mark.parametrize(
     ("own", "files", "memory", "group", "cores"),
     [
         pytest.param("/", {}, None, None, None, id="none: the machine itself"),
-        pytest.param(
-            "/",
-            {"memory.max": f"{8 * GB}\n", "cpu.max": "200000 100000\n"},
-            8 * GB,
-            "",
-            2.0,
-            id="a container",
-        ),
-        pytest.param(
-            "/",
-            {"memory.max": "max\n", "cpu.max": "max 100000\n"},
-            None,
-            None,
-            None,
-            id="no limit set",
-        ),
-        pytest.param(
-            "/",
-            {"memory.max": f"{99 * GB}", "cpu.max": "800000 100000"},
-            None,
-            None,
-            None,
-            id="too high",
-        ),
-        pytest.param("/", {"cpu.max": "50000 100000"}, None, None, 0.5, id="half a core"),
-        pytest.param(
-            "/docker/ab12",
-            {"memory.max": f"{GB}"},
-            GB,
-            "",
-            None,
-            id="a container that sees the host's names",
-        ),
-        pytest.param(
-            "/user.slice/a.scope",
-            {
-                "user.slice/a.scope/memory.max": f"{9 * GB}",
-                "user.slice/memory.max": f"{2 * GB}",
-                "user.slice/a.scope/cpu.max": "300000 100000",
-                "user.slice/cpu.max": "max 100000",
-            },
-            2 * GB,
-            "user.slice",
-            3.0,
-            id="the smallest of nested groups",
-        ),
-        pytest.param(
-            "/../other", {"memory.max": "5"}, None, None, None, id="moved out of its container"
-        ),
-        pytest.param("/", {"memory.max": "much", "cpu.max": "1 0"}, None, None, None, id="damaged"),
+        pytest.param("/", limited(8 * GB, "200000 100000"), 8 * GB, "", 2.0, id="a container"),
+        pytest.param("/", limited("max", "max 100000"), None, None, None, id="no limit set"),
+        pytest.param("/", limited(99 * GB, "800000 100000"), None, None, None, id="too high"),
+        pytest.param("/", limited(cpu="50000 100000"), None, None, 0.5, id="half a core"),
+        pytest.param("/docker/ab12", limited(GB), GB, "", None, id="that sees the host's names"),
+        pytest.param("/user.slice/a.scope", NESTED, 2 * GB, "user.slice", 3.0, id="nested groups"),
+        pytest.param("/../other", limited(5), None, None, None, id="moved out of its container"),
+        pytest.param("/", limited("much", "1 0"), None, None, None, id="damaged"),
     ],
 )
 def test_the_limits_of_this_process(
@@ -137,22 +107,18 @@ def test_a_run_records_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert memory_total(run.manifest.machine) == 8 * GB
 
 
+CURRENT = {"memory.current": "1000\n"}
+
+
 @pytest.mark.parametrize(
     ("files", "used"),
     [
-        pytest.param(
-            {"memory.current": "1000\n", "memory.stat": "anon 600\ninactive_file 300\n"},
-            700,
-            id="with cache",
-        ),
-        pytest.param({"memory.current": "1000\n"}, 1000, id="cache unknown"),
-        pytest.param(
-            {"memory.current": "1000\n", "memory.stat": "inactive_file 3000\n"},
-            0,
-            id="read at two times",
-        ),
-        pytest.param({}, None, id="not reported"),
+        ({**CURRENT, "memory.stat": "anon 600\ninactive_file 300\n"}, 700),
+        (CURRENT, 1000),
+        ({**CURRENT, "memory.stat": "inactive_file 3000\n"}, 0),
+        ({}, None),
     ],
+    ids=["with cache", "cache unknown", "read at two times", "not reported"],
 )
 def test_the_memory_used_by_a_group(
     tmp_path: Path, files: dict[str, str], used: int | None

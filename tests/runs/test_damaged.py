@@ -57,21 +57,10 @@ def test_a_torn_line_waits_for_its_rest(tmp_path: Path) -> None:
 def test_lines_that_are_not_events_are_counted(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     lines = [
-        *(
-            "",
-            "{",
-            "[]",
-            "7",
-            "null",
-            '{"event": "Unheard"}',
-            '{"event": ["Noted"]}',
-            "[" * 100_000,
-        ),
-        *(
-            '{"event": "Noted"}',
-            '{"event": "Noted", "at_ns": "1", "text": "x"}',
-            '{"event": "Noted", "at_ns": 1.5}',
-        ),
+        *("", "{", "[]", "7", "null", "[" * 100_000),
+        *('{"event": "Unheard"}', '{"event": ["Noted"]}', '{"event": "Noted"}'),
+        '{"event": "Noted", "at_ns": "1", "text": "x"}',
+        '{"event": "Noted", "at_ns": 1.5}',
         '{"event": "RunEnded", "at_ns": 1%s, "cause": "finished", "steps": 1}' % ("0" * 30),
         '{"event": "EpochEnded", "at_ns": 1, "epoch": 0, "step": 1, "metrics": {"loss": "low"}}',
         encode(SwitchAsked(1, "device_prefetch", "off", "[b]", 1, "key")).decode(),

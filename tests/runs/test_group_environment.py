@@ -91,15 +91,8 @@ def launch(environ: dict[str, str], host: str = HOST) -> str:
 
 
 def test_ranks_of_one_launch_have_the_same_text_and_those_of_another_one_do_not() -> None:
-    assert (
-        len(
-            {
-                launch(tf_config("worker", index, worker=WORKERS), f"node{index}")
-                for index in range(3)
-            }
-        )
-        == 1
-    )
+    places = [(tf_config("worker", index, worker=WORKERS), f"node{index}") for index in range(3)]
+    assert len({launch(*place) for place in places}) == 1
     assert launch(SLURM) == launch({**SLURM, "SLURM_PROCID": "0"}, "node9")
     others = [
         {**SLURM, "SLURM_JOB_ID": "8"},

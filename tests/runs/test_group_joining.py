@@ -98,11 +98,8 @@ def test_processes_that_race_share_one_folder(tmp_path: Path) -> None:
 
     (group,) = list_runs(tmp_path)
     runs = [open_run(one.folder) for one in rank_folders(group)]
-    assert [(run.manifest.rank, run.manifest.group_size) for run in runs] == [
-        (0, 3),
-        (1, 3),
-        (2, 3),
-    ]
+    ranks = [(run.manifest.rank, run.manifest.group_size) for run in runs]
+    assert ranks == [(0, 3), (1, 3), (2, 3)]
     assert runs[2].manifest.run == f"{group.name}/rank-2"
     assert [len(list(runs_since(tmp_path, process.pid, 0))) for process in processes] == [1, 1, 1]
 

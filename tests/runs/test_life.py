@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NOBODY = 2**22 + 1
 MINE = psutil.Process().create_time()
+FAR: dict[str, Any] = {"boot_id": "b", "machine": {"host": "far"}}
+BOX: dict[str, Any] = {"pid": NOBODY, "machine": {"host": "box"}}
 
 
 def pulse_at(seconds: float) -> Pulse:
@@ -45,24 +47,10 @@ def pulse_at(seconds: float) -> Pulse:
             id="the clock was corrected by a second",
         ),
         pytest.param({"boot_id": "before"}, 10.1, Life.KILLED, id="the machine was started again"),
-        pytest.param(
-            {"boot_id": "b", "machine": {"host": "far"}}, 60.0, Life.RUNNING, id="another machine's"
-        ),
-        pytest.param(
-            {"boot_id": "b", "machine": {"host": "far"}},
-            71.0,
-            Life.UNKNOWN,
-            id="another machine's, stale",
-        ),
-        pytest.param(
-            {"pid": NOBODY, "machine": {"host": "box"}}, 12.0, Life.RUNNING, id="a container's"
-        ),
-        pytest.param(
-            {"pid": NOBODY, "machine": {"host": "box"}},
-            71.0,
-            Life.UNKNOWN,
-            id="a container's, stale",
-        ),
+        pytest.param(FAR, 60.0, Life.RUNNING, id="another machine's"),
+        pytest.param(FAR, 71.0, Life.UNKNOWN, id="another machine's, stale"),
+        pytest.param(BOX, 12.0, Life.RUNNING, id="a container's"),
+        pytest.param(BOX, 71.0, Life.UNKNOWN, id="a container's, stale"),
         pytest.param({"pid": -5}, 10.1, Life.KILLED, id="no process number"),
         pytest.param({"pid": 2**40}, 10.1, Life.KILLED, id="no possible process number"),
     ],
@@ -127,12 +115,7 @@ def test_a_moved_folder_is_gone_until_it_is_back(tmp_path: Path, pid: int) -> No
         (errno.ESTALE, Life.GONE),
         (errno.ENOTCONN, Life.GONE),
     ],
-    ids=[
-        "may not be looked at",
-        "a disk that fails",
-        "a share's folder that was deleted",
-        "a file system whose server died",
-    ],
+    ids=["not permitted", "a disk that fails", "deleted on a share", "its server died"],
 )
 def test_an_unreadable_folder_is_gone_only_with_certain_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, life: Life
@@ -151,9 +134,7 @@ def test_an_unreadable_folder_is_gone_only_with_certain_errors(
 
 
 def test_another_machines_time_comes_from_the_wall_clock(tmp_path: Path) -> None:
-    write_run(
-        tmp_path, plain(3), clock=FakeClock(30), boot_id="b", machine={"host": "far"}, origin_ns=17
-    )
+    write_run(tmp_path, plain(3), clock=FakeClock(30), origin_ns=17, **FAR)
 
     assert Run(RunFolder(tmp_path), FakeClock(31).clock).read().now_s == pytest.approx(31)
 

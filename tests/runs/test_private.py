@@ -12,6 +12,7 @@ from tests.runs.begun import begin_run
 from tests.screens.canned import STARVING, Canned
 from tfwatch.core import temporary_files
 from tfwatch.core.events import Noted
+from tfwatch.runs import format as layout
 from tfwatch.runs import library
 from tfwatch.runs.format import EVENTS, make_folder, write_atomically
 from tfwatch.runs.script_process import record_signal
@@ -54,15 +55,8 @@ def test_files_are_0600_and_folders_0700(tmp_path: Path) -> None:
     folders = {".", "tfwatch", "tfwatch/runs", f"tfwatch/runs/{writer.folder.name}"}
     assert {name for name, mode in found.items() if mode == 0o700} == folders
     assert {mode for name, mode in found.items() if name not in folders} == {0o600}
-    assert {
-        "run.json",
-        "steps.bin",
-        "samples.bin",
-        "pulse.bin",
-        "events.jsonl",
-        "log.txt",
-        "copied.py",
-    } <= {os.path.basename(name) for name in found}
+    names = {os.path.basename(name) for name in found}
+    assert names >= {*layout.TABLES, layout.MANIFEST, layout.EVENTS, layout.LOG, library.NAME}
 
 
 def test_an_existing_folder_does_not_change(tmp_path: Path) -> None:

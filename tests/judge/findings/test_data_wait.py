@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
 
 PREFETCH = Stage("prefetch", "Prefetch", math.nan, buffered=0.0, buffer_size=4.0, filled=0.0)
+FULL = changed(PREFETCH, buffered=4.0, filled=1.0)
 ROWS = Stage("from_generator(rows)", "FlatMap python", 21.0)
 SCRIPT = changed(
     RUNNING,
@@ -41,6 +42,20 @@ def table(*stages: Stage, wait_cores: float = 0.1) -> StageTable:
 def found(given: SourceKind, stages: StageTable | None = None, *, workers: bool = False) -> Finding:
     knobs = {"workers": "4"} if workers else SCRIPT.knobs
     return banner(changed(SCRIPT, origin=given, stages=stages, knobs=knobs))
+
+
+def of_py_dataset(knobs: dict[str, str], **more: Any) -> Finding:
+    """Return the finding of a `PyDataset` on eight cores, of a run that began without workers."""
+    started = {"prefetch": "default", "workers": "off", "multiprocessing": "off"}
+    now = changed(
+        SCRIPT,
+        knobs={**started, **knobs},
+        started=started,
+        switchable=[*started],
+        origin=SourceKind.PY_DATASET,
+        manifest=msgspec.structs.replace(SCRIPT.manifest, machine=Machine(cores=8)),
+    )
+    return banner(changed(now, **more))
 
 
 def pipeline(number: int, *kinds: str) -> StagesFound:
@@ -194,11 +209,10 @@ def test_prefetch_is_advised_only_where_it_is_not_the_last_stage(
 
 @pytest.mark.parametrize("now", [SCRIPT, RUNNING], ids=["a script", "a workload of tfwatch's"])
 def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Situation) -> None:
-    full = changed(PREFETCH, buffered=4.0, filled=1.0)
     ready = changed(
         now,
         split=judged(0.4, 0.8, 0.1),
-        stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).with_bottleneck(
+        stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), FULL)).with_bottleneck(
             8, 0.0, 0.4, 0.9
         ),
         knobs={**now.knobs, "prefetch": "4"},
@@ -216,11 +230,10 @@ def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Si
 
 def test_with_an_empty_buffer_or_slow_stages_the_wait_is_not_the_fetch() -> None:
     quick, slow = Stage("map", "Map", 0.1), Stage("map", "Map", 1.1)
-    full = changed(PREFETCH, filled=1.0)
 
-    assert StageTable(0, (quick, full)).is_ahead(0.9)
+    assert StageTable(0, (quick, FULL)).is_ahead(0.9)
     assert not StageTable(0, (quick, PREFETCH)).is_ahead(0.9)
-    assert not StageTable(0, (slow, full)).is_ahead(0.9)
+    assert not StageTable(0, (slow, FULL)).is_ahead(0.9)
     assert not StageTable(0, (quick,)).is_ahead(0.9)
 
 
@@ -236,17 +249,8 @@ def test_with_an_empty_buffer_or_slow_stages_the_wait_is_not_the_fetch() -> None
 def test_the_keys_of_a_py_dataset_give_it_workers(
     now: dict[str, str], cores: float, advice: str
 ) -> None:
-    started = {"prefetch": "default", "workers": "off", "multiprocessing": "off"}
-    waits = changed(
-        SCRIPT,
-        live=True,
-        knobs={**started, **now},
-        started=started,
-        switchable=["prefetch", "workers", "multiprocessing"],
-        origin=SourceKind.PY_DATASET,
-        stages=table(ROWS, wait_cores=cores),
-    )
-    assert banner(waits).advice.startswith(advice)
+    found = of_py_dataset(now, live=True, stages=table(ROWS, wait_cores=cores))
+    assert found.advice.startswith(advice)
 
 
 THREADS_FASTER = {("workers", "off"): "auto"}
@@ -311,27 +315,12 @@ def test_the_advice_for_a_py_dataset_is_never_what_measured_slower(
     *,
     live: bool,
 ) -> None:
-    started = {"prefetch": "default", "workers": "off", "multiprocessing": "off"}
-    waits = changed(
-        SCRIPT,
-        live=live,
-        knobs={**started, **knobs},
-        started=started,
-        switchable=["prefetch", "workers", "multiprocessing"],
-        origin=SourceKind.PY_DATASET,
-        manifest=msgspec.structs.replace(SCRIPT.manifest, machine=Machine(cores=8)),
-        better=better,
-    )
-
-    said = banner(waits)
+    said = of_py_dataset(knobs, live=live, better=better)
 
     assert said.advice.startswith(advice)
     assert said.code.startswith(code)
     assert "use_multiprocessing" not in said.code + said.advice
     assert said.code.count("dataset.workers = ") == bool(code)
-
-
-LOOP = changed(RUNNING, live=False, loop="train.py:22", knobs={}, started={}, switchable=[])
 
 
 @pytest.mark.parametrize("given", [SourceKind.TF_DATA, SourceKind.UNKNOWN])
@@ -424,20 +413,17 @@ def test_arrays_with_large_batches_need_fewer_bytes() -> None:
 
 
 def test_a_ready_batch_of_arrays_is_fetched_less_often_by_larger_batches() -> None:
-    ahead = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
-    stages = table(Stage("map", "ParallelMapV2 arrays", 0.2, 1.0), ahead)
+    stages = table(Stage("map", "ParallelMapV2 arrays", 0.2, 1.0), FULL)
 
-    assert "batch_size=" in banner(changed(SCRIPT, origin=SourceKind.ARRAYS, stages=stages)).code
-    assert (
-        "batch_size=" not in banner(changed(SCRIPT, origin=SourceKind.TF_DATA, stages=stages)).code
-    )
+    for origin, is_larger in ((SourceKind.ARRAYS, True), (SourceKind.TF_DATA, False)):
+        found = banner(changed(SCRIPT, origin=origin, stages=stages))
+        assert ("batch_size=" in found.code) is is_larger
 
 
 # -- switches that gain ----------------------------------------------------------------------------
 
 CACHE_ON = Forecast("cache", "on", 18.0, 16.5, 19.5, "compute and data share the cores", 23.4)
 NO_GAIN = changed(CACHE_ON, step_ms=23.0)
-FULL = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
 #: Batches wait in a full buffer: the data wait is the fetch itself.
 READY = StageTable(0, (Stage("map", "Map", 0.1), FULL)).with_bottleneck(8, 0.0, 0.1, 0.9)
 

@@ -39,7 +39,8 @@ def find(now: Situation) -> Finding | None:
         return None
     name, step_bytes = table.name, table.rows * table.columns * _BYTES[optimizer.lower()]
     measured_s = _measured_s(now, name)
-    lost_s = measured_s or _estimated_s(now, step_bytes)
+    estimated_s = step_bytes / (_GPU if now.manifest.accelerated else _CPU) * spent.steps
+    lost_s = measured_s or min(estimated_s, _MOST * spent.compute_s)
     share = lost_s / spent.compute_s if spent.compute_s else 0.0
     about, basis = "", now.profiled(share)
     if not measured_s:
@@ -67,9 +68,3 @@ def _measured_s(now: Situation, table: str) -> float:
     updates = [part for part in now.parts if part.role == "optimizer"]
     own = [part for part in updates if table in part.variable.split("/")]
     return sum(part.share for part in own or updates) * now.regime.spent.compute_s
-
-
-def _estimated_s(now: Situation, step_bytes: int) -> float:
-    spent = now.regime.spent
-    update_s = step_bytes / (_GPU if now.manifest.accelerated else _CPU)
-    return min(update_s * spent.steps, _MOST * spent.compute_s)

@@ -17,7 +17,6 @@ from tfwatch.core.rows import Flag, step_ms
 
 if TYPE_CHECKING:
     from tfwatch.core.events import OperationTime
-    from tfwatch.core.rows import Rows
     from tfwatch.runs.buffers import Events
     from tfwatch.runs.snapshot import Snapshot
 
@@ -127,20 +126,13 @@ def profile_of_run(run: Snapshot) -> StepProfiled | None:
     if profile is None:
         return None
     rows = run.steps_between(max(profile.step - _BEFORE, 1), profile.step + _AFTER)
-    slower_ms = _slower_ms(rows)
-    return msgspec.structs.replace(profile, cost_ms=max(profile.cost_ms, slower_ms))
-
-
-def _slower_ms(rows: Rows) -> float:
-    """Return the time that the profiled steps took beyond that of usual ones, starting the
-    profiler included; 0.0 where no steps are usual."""
-    profiled = rows[rows["flags"] == Flag.PROFILED]
-    usual = rows[rows["flags"] == 0]
+    profiled, usual = rows[rows["flags"] == Flag.PROFILED], rows[rows["flags"] == 0]
     if len(usual) < _LEAST_USUAL or not len(profiled):
-        return 0.0
+        return profile
     # The profiler starts in the host part of the first one.
     start_ms = profiled["host_ms"][0] - np.median(usual["host_ms"])
-    return float(start_ms + (step_ms(profiled[1:]) - np.median(step_ms(usual))).sum())
+    slower_ms = start_ms + (step_ms(profiled[1:]) - np.median(step_ms(usual))).sum()
+    return msgspec.structs.replace(profile, cost_ms=max(profile.cost_ms, float(slower_ms)))
 
 
 # Each frame asks a dozen times, and a network of 430 layers takes 0.8 ms.

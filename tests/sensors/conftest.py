@@ -1,7 +1,8 @@
-"""Fixtures: fake tools, and fake machines."""
+"""Fixtures: recorded outputs of macOS' tools, fake tools, and fake machines."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -14,7 +15,21 @@ from tfwatch.sensors import host, nvml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
+
+#: Recordings next to the checkout; the project has none.
+RECORDINGS = Path(__file__).parents[3] / "shared/recordings"
+
+
+@pytest.fixture
+def recording() -> Callable[[str], str]:
+    """Return a function that reads a recorded output by file name."""
+
+    def read(name: str) -> str:
+        if not RECORDINGS.is_dir():
+            pytest.skip("no recordings beside this checkout")
+        return (RECORDINGS / name).read_text(encoding="utf-8")
+
+    return read
 
 
 def one_after_another(answers: Sequence[Any]) -> Callable[..., Any]:

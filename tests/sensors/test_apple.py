@@ -53,6 +53,19 @@ def figures(busy: float | None, memory: int | None) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
+    ("name", "busy", "memory"),
+    [
+        pytest.param("ioreg-m4pro-compute-load.txt", 1.0, 10977263616, id="M4 Pro"),
+        pytest.param("ioreg-m5pro-abridged.txt", 0.87, 19327352832, id="M5 Pro"),
+    ],
+)
+def test_recordings_of_ioreg(
+    name: str, busy: float, memory: int, recording: Callable[[str], str]
+) -> None:
+    assert parse_ioreg(recording(name)) == figures(busy, memory)
+
+
+@pytest.mark.parametrize(
     ("text", "busy", "memory"),
     [
         pytest.param("", None, None, id="no GPU, as in a virtual machine"),
@@ -99,6 +112,20 @@ DOCUMENT = """<?xml version="1.0" encoding="UTF-8"?>\n<plist version="1.0"><dict
 <key>freq_hz</key><real>712.5</real><key>idle_ns</key><integer>400</integer>
 <key>idle_ratio</key><real>0.4</real><key>idle_ns</key><integer>400</integer>
 <key>gpu_energy</key><integer>3600</integer></dict></dict></plist>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        pytest.param("m1-macos13", (0.0167, 714.836, 0.015353, 0), id="M1"),
+        pytest.param("m4pro-macos15-gpu-only", (0.0047, 338), id="M4 Pro: neither watts nor heat"),
+    ],
+)
+def test_recordings_of_powermetrics(
+    name: str, figures: tuple[float, ...], recording: Callable[[str], str]
+) -> None:
+    found = parse_powermetrics(recording(f"powermetrics-{name}.plist").encode())
+    assert found == pytest.approx(dict(zip(FIGURES, figures, strict=False)), abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,10 @@ OPEN = replace(FASTER, answer="unclear", ratio=None, low=None, high=None)
             "no difference: between 0.97 and 1.03 over 412 steps",
         ),
         (
+            replace(FASTER, answer="same", ratio=1.01, low=1.002, high=1.02),
+            "less than 3 % apart: between 1.00 and 1.02 over 412 steps",
+        ),
+        (
             replace(FASTER, answer="unclear", cause="budget", ratio=1.0, low=0.9, high=1.1),
             "not clear: between 0.90 and 1.10 over 412 steps, too noisy",
         ),

@@ -10,6 +10,7 @@ from tfwatch.core import units
 from tfwatch.core.events import WITH_THE_RUN
 from tfwatch.core.knobs import COMPUTE, COPY, HOST, WAIT, knob_name
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
+from tfwatch.judge.effects.interval import SAME
 from tfwatch.judge.effects.switching_state import estimate_of
 
 if TYPE_CHECKING:
@@ -159,7 +160,8 @@ def answer_text(ended: ExperimentEnded) -> str:
     """Return `1.68 x faster (1.61 to 1.74) over 412 steps`, `no difference: between 0.97 and 1.03
     ...`.
 
-    No answer reads `not clear: ...`.
+    A clear but small difference reads `less than 3 % apart: between 1.00 and 1.02 ...`, no answer
+    `not clear: ...`.
     """
     known, over = estimate_of(ended), f"over {units.count(ended.steps)} steps"
     if known is None:
@@ -171,7 +173,8 @@ def answer_text(ended: ExperimentEnded) -> str:
         return f"{estimate_text(known)} {over}"
     between = f"between {units.times(known.low)} and {units.times(known.high)} {over}"
     if ended.answer == "same":
-        return f"no difference: {between}"
+        apart = f"less than {units.percent(SAME)} apart"
+        return f"{'no difference' if known.low <= 1 <= known.high else apart}: {between}"
     return f"not clear: {between}, {ended.reason or _WHY_OPEN.get(ended.cause, ended.cause)}"
 
 

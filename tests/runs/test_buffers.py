@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tfwatch.core.events import Event, Noted, Paused, Slept
@@ -54,3 +56,17 @@ def test_a_stretch_of_time_includes_its_beginning_but_not_its_end(times: list[in
     events = log_of(*map(noted, times)).view()
 
     assert sorted(event.at_ns for event in events.between(Noted, 2, 7)) == [2, 2, 3]
+
+
+def test_an_event_that_comes_late_makes_no_stretch_of_a_long_run_slower() -> None:
+    """Pauses do: the sensors find where one ended at their next reading."""
+    many = [*range(0, 200_000), 199_990]
+    took_s = []
+    for times in (many[:-1], many):
+        events = log_of(*map(noted, times)).view()
+        begin_s = time.process_time()
+        for _ in range(50):
+            assert len(events.between(Noted, 100_000, 100_010)) == 10
+        took_s.append(time.process_time() - begin_s)
+
+    assert took_s[1] < 50 * took_s[0]

@@ -138,7 +138,7 @@ def _text(line: bytes) -> str:
     return visible_end(line).decode(errors="replace").rstrip("\r\b")
 
 
-_E = TypeVar("_E")
+_E = TypeVar("_E", bound="Event")
 
 
 class EventLog:
@@ -151,8 +151,9 @@ class EventLog:
     def add(self, event: Event) -> None:
         """Add the next event of the file."""
         kind = self.kinds.setdefault(type(event), KindIndex())
-        kind.is_sorted = kind.is_sorted and (not kind.at_ns or kind.at_ns[-1] <= event.at_ns)
-        kind.at_ns.append(event.at_ns)
+        latest_ns = max(kind.latest_ns[-1], event.at_ns) if kind.latest_ns else event.at_ns
+        kind.late_ns = max(kind.late_ns, latest_ns - event.at_ns)
+        kind.latest_ns.append(latest_ns)
         kind.places.append(len(self.all))
         self.all.append(event)
 
@@ -162,12 +163,13 @@ class EventLog:
 
 
 class KindIndex:
-    """The places of one kind's events in the log, and their times."""
+    """The places of one kind's events in the log, and the latest time up to each; late_ns: the most
+    by which one came after a later one."""
 
     def __init__(self) -> None:
-        self.at_ns: list[int] = []
         self.places = array("L")
-        self.is_sorted = True
+        self.latest_ns: list[int] = []
+        self.late_ns = 0
 
 
 class Events(Sequence["Event"]):
@@ -216,13 +218,10 @@ class Events(Sequence["Event"]):
     def between(self, kind: type[_E], begin_ns: int, end_ns: int) -> list[_E]:
         """Return the events of a kind with `begin_ns <= at_ns < end_ns`."""
         known, end = self._index(kind)
-        if not known.is_sorted:
-            return self._at(
-                p
-                for p, at in zip(known.places[:end], known.at_ns, strict=False)
-                if begin_ns <= at < end_ns
-            )
-        return self._at(known.places[_before(known, begin_ns, end) : _before(known, end_ns, end)])
+        first = bisect_left(known.latest_ns, begin_ns, 0, end)
+        last = bisect_left(known.latest_ns, end_ns + known.late_ns, 0, end)
+        near: list[_E] = self._at(known.places[first:last])
+        return [event for event in near if begin_ns <= event.at_ns < end_ns]
 
     def _index(self, kind: type[_E]) -> tuple[KindIndex, int]:
         """Return the index of a kind, and the number of its events in this view."""
@@ -231,8 +230,3 @@ class Events(Sequence["Event"]):
 
     def _at(self, places: Iterable[int]) -> list[_E]:
         return [cast("_E", self._log.all[place]) for place in places]
-
-
-def _before(kind: KindIndex, at_ns: int, end: int) -> int:
-    """Return the number of the first `end` events that were before a moment."""
-    return bisect_left(kind.at_ns, at_ns, 0, end)

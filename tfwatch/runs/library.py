@@ -188,12 +188,9 @@ def _find_rank(wanted: str, runs_dir: Path) -> Path | None:
     """Return the run of a rank whose group is named by a part of its name, as `night/rank-1`; None
     where none is."""
     part, slash, rank = wanted.rpartition(os.sep)
-    groups = (
-        (group for group in list_runs(runs_dir) if part in group.name) if slash and part else ()
-    )
-    return next(
-        (group / rank for group in groups if is_group(group) and _is_run(group / rank)), None
-    )
+    groups = list_runs(runs_dir) if slash and part else []
+    ranks = (group / rank for group in groups if part in group.name and is_group(group))
+    return next(filter(_is_run, ranks), None)
 
 
 def _not_found(wanted: str | None, runs_dir: Path) -> str:

@@ -162,13 +162,10 @@ def find_open_phase(ended: RunEnded | None, pulse: Pulse | None) -> OpenPhase | 
     missing."""
     epoch = pulse.epoch if pulse else 0
     if ended:
-        known = ended.doing in Phase.__members__
+        if ended.doing not in Phase.__members__:
+            return None
         since_ns = min(ended.since_ns, ended.at_ns)
-        return (
-            OpenPhase(Phase[ended.doing], since_ns, ended.at_ns, ended.steps + 1, epoch)
-            if known
-            else None
-        )
+        return OpenPhase(Phase[ended.doing], since_ns, ended.at_ns, ended.steps + 1, epoch)
     if pulse is None:
         return None
     return OpenPhase(pulse.phase, pulse.since_ns, pulse.now_ns, pulse.step, epoch, pulse.detail)

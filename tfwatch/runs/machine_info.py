@@ -147,14 +147,8 @@ def parse_cpu_max(text: str) -> float | None:
     """Return cores from `200000 100000` (microseconds per period); None for `max 100000` and any
     other text."""
     quota, _, period = text.strip().partition(" ")
-    if (
-        not _COUNT.fullmatch(quota)
-        or not _COUNT.fullmatch(period)
-        or not int(period)
-        or not int(quota)
-    ):
-        return None
-    return int(quota) / int(period)
+    are_counts = _COUNT.fullmatch(quota) and _COUNT.fullmatch(period)
+    return int(quota) / int(period) if are_counts and int(period) and int(quota) else None
 
 
 def parse_stat(text: str, name: str) -> int | None:

@@ -202,10 +202,8 @@ class RunWriter:
     def describe(self, **changes: Any) -> None:
         """Change fields of the manifest; the next flush writes it."""
         with self._manifest_lock:
-            before, self._manifest = (
-                self._manifest,
-                msgspec.structs.replace(self._manifest, **changes),
-            )
+            before = self._manifest
+            self._manifest = msgspec.structs.replace(before, **changes)
         self._stale_manifest = self._stale_manifest or self._manifest != before
 
     def adopt(self, folder: Path) -> None:

@@ -23,6 +23,12 @@ from tfwatch.judge.steps.steady_steps import breakdown
 if TYPE_CHECKING:
     from tfwatch.judge.forecasts.evidence import Evidence
 
+#: A script's pipeline as it is written.
+OWN: dict[str, Any] = {
+    "knobs": {"prefetch": "default", "workers": "default"},
+    "switchable": ("prefetch",),
+}
+
 # -- prefetch --------------------------------------------------------------------------------------
 
 
@@ -68,12 +74,8 @@ def test_of_bursts_the_mean_is_forecast_and_no_gain_is_sure() -> None:
 
 
 def test_to_a_scripts_own_pipeline_prefetch_is_only_added() -> None:
-    own: dict[str, Any] = {
-        "knobs": {"prefetch": "default", "workers": "default"},
-        "switchable": ("prefetch",),
-    }
-    ahead = evidence(9.6, stages=stages(Map=20.0, Prefetch=0.1), **own)
-    alone = evidence(9.6, stages=stages(Map=9.5), **own)
+    ahead = evidence(9.6, stages=stages(Map=20.0, Prefetch=0.1), **OWN)
+    alone = evidence(9.6, stages=stages(Map=9.5), **OWN)
 
     assert (
         step_ms_of(forecast(alone, {"prefetch": "off"}))
@@ -100,11 +102,7 @@ def test_parallel_calls_of_a_map_that_draws_random_numbers_share_its_work() -> N
     costs = (("map(augment), batch(64)", "MapAndBatch", 66.0, 1.0),)
     table = StageTable(0, tuple(Stage(*one) for one in costs))
     asks: dict[str, Any] = {"random_maps": "map(augment) draws random numbers", "workers_ask": True}
-    own: dict[str, Any] = {
-        "knobs": {"prefetch": "default", "workers": "default"},
-        "switchable": ("prefetch",),
-    }
-    known = evidence(52.0, stages=table, batch_size=64, cores=16, **own, **asks)
+    known = evidence(52.0, stages=table, batch_size=64, cores=16, **OWN, **asks)
 
     (found,) = (one for one in forecasts(known) if one.knob == "workers")
 

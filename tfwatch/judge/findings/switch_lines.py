@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.findings.situation import Situation
     from tfwatch.judge.forecasts.forecast import Forecast
-    from tfwatch.judge.stages import StageTable
 
 _NAMED_MAP = re.compile(r"map\((?P<name>[^()]+)\)")
 #: The name in place of a user's function whose name is unknown.
@@ -221,7 +220,10 @@ def switch_line(now: Situation, knob: str, value: str) -> str:
     if value in (OFF, DEFAULT):
         return ""
     if knob == WORKERS:
-        return parallel_map(costliest_map(now.stages), _number(value))
+        maps = [one for one in (now.stages.stages if now.stages else ()) if one.busy_ms > 0]
+        named = [one for one in maps if _function_of(one.name)]
+        slowest = max(named, key=lambda one: one.busy_ms, default=None)
+        return parallel_map(slowest.name if slowest else "", _number(value))
     return _LINES.get(knob, "").format(_number(value))
 
 
@@ -235,13 +237,6 @@ def _function_of(stage: str) -> str:
     """Return the function in the name of a map; empty where it has no name."""
     match = _NAMED_MAP.search(stage)
     return match["name"] if match and match["name"].isidentifier() else ""
-
-
-def costliest_map(table: StageTable | None) -> str:
-    """Return the name of the slowest map that has one; empty without one."""
-    maps = [stage for stage in (table.stages if table else ()) if stage.busy_ms > 0]
-    named = [stage for stage in maps if _function_of(stage.name)]
-    return max(named, key=lambda stage: stage.busy_ms).name if named else ""
 
 
 def best_measured(knob: str, value: str, better: Mapping[tuple[str, str], str]) -> str:

@@ -146,6 +146,17 @@ def test_runs_that_cannot_be_read_are_reported_in_a_sentence(
     assert capsys.readouterr().err == f"tfwatch: {tmp_path} cannot be read: Permission denied\n"
 
 
+@pytest.mark.parametrize("words", [["runs"], ["runs", "prune", "--keep", "1"], ["report"]])
+def test_a_file_in_place_of_the_folder_of_runs_is_no_folder_without_runs(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+
+    assert exit_code(*words, "--runs-dir", str(tmp_path / "file")) == 2
+    why = f"tfwatch: {tmp_path / 'file'} cannot be read: Not a directory\n"
+    assert capsys.readouterr().err == why
+
+
 NO_HOME = "could not determine the home directory, set an absolute HOME or XDG variable"
 
 

@@ -95,7 +95,7 @@ def list_runs(runs_dir: Path) -> list[Path]:
     """
     try:
         folders = list(runs_dir.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return []
     entries = [one for one in folders if not one.name.startswith("-") and _is_entry(one)]
     return sorted(entries, key=_sort_key, reverse=True)

@@ -50,6 +50,29 @@ def test_a_reader_follows_new_data(tmp_path: Path) -> None:
     assert (tuple(first.events), tuple(then.events)) == ((), (EpochStarted(0, 0, 1, None),))
 
 
+def test_a_reader_that_stood_still_takes_the_rows_of_that_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is suspended, or whose disk hangs: the pulse that it has read is old."""
+    rows, clock = plain(9000), FakeClock(2)
+    writer = write_run(tmp_path, rows[:100], clock=clock)
+    folder = RunFolder(tmp_path)
+    read_file = folder.read
+
+    def read_late(name: str, offset: int, limit: int) -> bytes:
+        if name == layout.STEPS and clock.at_s < 200:
+            clock.at_s = 200
+            add_steps(writer, rows[100:])
+            writer.flush()
+        return read_file(name, offset, limit)
+
+    monkeypatch.setattr(folder, "read", read_late)
+    snapshot = Run(folder, clock.clock).read()
+
+    assert (snapshot.steps_total, snapshot.torn) == (9000, 0)
+    assert snapshot.time_sums.end_s == pytest.approx(180)
+
+
 @pytest.mark.parametrize(
     ("first", "last", "expected"),
     [(1, 3, [1, 2, 3]), (99, 200, [99, 100]), (-5, 2, [1, 2]), (50, 49, []), (101, 101, [])],

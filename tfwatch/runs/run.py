@@ -211,6 +211,8 @@ class Run:
     def _rows(self, name: str) -> Rows:
         rows = layout.rows_of(name, self._source.read(name, self._offsets[name], _CHUNK))
         self._offsets[name] += rows.nbytes
+        if len(rows) and rows[-1][0] >= self._latest_ns:  # the first column is the time
+            self._read_pulse()  # this process, or its disk, stood still since
         return rows
 
     def _read_pulse(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -202,6 +203,21 @@ def test_a_flood_is_cut_and_later_requests_are_taken(run: Taken) -> None:
     run.clock.at_s += 1.0
     append(run.folder, switch("workers", "4"))
     assert run.taken() == [switch("workers", "4")]
+
+
+def test_a_flood_of_planned_switches_delays_no_step() -> None:
+    """As many may wait as came while a step took an hour."""
+    took_s = []
+    for count in (500, 16_000):
+        control = Control()
+        for number in range(count):
+            control.ask(planned(number + 2, "prefetch", "4"))
+        begin_s = time.process_time()
+        assert control.take(1) == []
+        took_s.append(time.process_time() - begin_s)
+
+    assert [one.at_step for one in control.planned] == list(range(2, 16_002))
+    assert took_s[1] < 200 * took_s[0]
 
 
 def test_a_strangers_file_is_noted_once_and_gives_nothing(run: Taken) -> None:

@@ -128,13 +128,15 @@ class Control:
         """Remove and return the waiting requests, the last one of each knob; those of a later step
         wait for it."""
         latest: dict[str, SwitchRequest] = {}
+        later: list[SwitchRequest] = []
         while self._requests:
             request = self._requests.popleft()
             if request.at_step > steps:
-                self.planned = sorted([*self.planned, request], key=lambda one: one.at_step)
+                later.append(request)
                 continue
             latest.pop(request.knob, None)
             latest[request.knob] = request
+        self.planned = sorted([*self.planned, *later], key=lambda one: one.at_step)
         return list(latest.values())
 
 

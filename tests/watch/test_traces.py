@@ -54,6 +54,16 @@ def test_numbers_go_on_where_an_object_is_gone() -> None:
     ]  # fmt: skip
 
 
+def test_objects_that_are_equal_and_have_no_hash_have_numbers_of_their_own() -> None:
+    class Equal:
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    numbers, one, other = Numbers(), Equal(), Equal()
+
+    assert [numbers.of(one), numbers.of(other), numbers.of(one)] == [1, 2, 1]
+
+
 def test_many_traces_have_few_events_whose_counts_are_exact(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path, make_manifest())
     traces = TraceLog(writer)

@@ -3,7 +3,6 @@ before."""
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -59,17 +58,24 @@ class TraceLog:
 
 
 class Numbers:
-    """Numbers objects in their order, from 1; it keeps none of them alive."""
+    """Numbers objects in their order, from 1; it keeps none of them alive.
+
+    By identity: a class of the user's may compare by its own `__eq__`, and then may have no hash.
+    """
 
     def __init__(self) -> None:
-        self._known: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._count = itertools.count(1)
+        self._known: list[tuple[weakref.ref[Any], int]] = []
+        self._count = 0
 
     def of(self, value: Any) -> int:
         """Return the number of an object."""
-        if value not in self._known:
-            self._known[value] = next(self._count)
-        return self._known[value]
+        self._known = [(known, number) for known, number in self._known if known() is not None]
+        for known, number in self._known:
+            if known() is value:
+                return number
+        self._count += 1
+        self._known.append((weakref.ref(value), self._count))
+        return self._count
 
 
 class CompiledShapes:

@@ -192,3 +192,21 @@ def test_beside_a_remark_the_cause_is_kept_and_the_figures_go(width: int, cause:
     )
 
     assert pane.rows(width, 3)[1].plain == cause
+
+
+_SLOW = "callback Slow takes 2:57, 30.9 ms/step"
+
+
+def test_of_a_run_that_is_over_the_loss_is_kept_and_its_place_goes() -> None:
+    pane = BannerPane()
+    pane.banner = Finding(
+        "callback",
+        "STOPPED",
+        f"HOST-BOUND 84 %, {_SLOW} (train.py:10 in on_train_batch_end)",
+        brief=_SLOW,
+        remark="after 100 235 steps in 1 h 4 min",
+    )
+
+    second = pane.rows(WIDTH, 3)[1].plain
+
+    assert second == f"HOST-BOUND 84 %, {_SLOW}"

@@ -198,7 +198,8 @@ class BannerPane(Pane):
         loss = "" if found.kind == MOMENT else found.loss
         first = shorten_clauses(found.remark or loss, width - word.cell_length - 2)
         second = found.sentence if found.remark or not loss else found.cause
-        if found.brief and cell_len(second) > width:
+        has_word = bool(found.brief) and second.startswith(found.brief)
+        if has_word and cell_len(second) > width:
             second = found.cause or second  # the word and the chart have the figures
         return [
             word + row((f"  {first}", "bold")),

@@ -160,8 +160,15 @@ def hosts(values: np.ndarray) -> Rows:
 
 
 @pytest.mark.parametrize("count", [50, 20_000])
-def test_host_time_that_grows_is_that_of_the_first_and_the_last_tenth(count: int) -> None:
-    first_ms, last_ms = regime_of(hosts(np.linspace(1, 9, count)), [], 1.0, None).host_growth_ms
+@pytest.mark.parametrize("at_once", [30_000, 7])
+def test_host_time_that_grows_is_that_of_the_first_and_the_last_tenth(
+    count: int, at_once: int
+) -> None:
+    rows, running = hosts(np.linspace(1, 9, count)), RunningRegime()
+    for begin in range(0, count, at_once):
+        running.add(rows[begin : begin + at_once], [])
+
+    first_ms, last_ms = running.now(1.0, None).host_growth_ms
 
     assert first_ms == pytest.approx(1.4, rel=0.15)
     assert last_ms == pytest.approx(8.6, rel=0.15)

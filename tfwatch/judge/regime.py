@@ -26,6 +26,8 @@ from tfwatch.runs.sums import EpochSums
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
+
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Phase, Rows
 
@@ -254,39 +256,43 @@ class RunningRegime:
 
 
 class _HostTimes:
-    """The host time over the steps, in at most `_MOST` blocks."""
+    """The host time over the steps, in at most `_MOST` blocks of as many steps each."""
 
     _MOST = 128
 
     def __init__(self) -> None:
-        self._steps = np.zeros(0)
-        self._host_ms = np.zeros(0)
+        self._steps = 1  # of a block
+        self._block_ms = np.zeros(0)
+        self._rest_ms = np.zeros(0)
 
     def add(self, rows: Rows) -> None:
         """Add rows of `core.rows.STEP`."""
-        if not len(rows):
-            return
-        edges = np.unique(np.linspace(0, len(rows), self._MOST, endpoint=False, dtype=np.int64))
-        sums = np.add.reduceat(rows["host_ms"], edges, dtype=np.float64)
-        self._host_ms = np.concatenate([self._host_ms, sums])
-        self._steps = np.concatenate([self._steps, np.diff(edges, append=len(rows))])
-        while len(self._steps) > self._MOST:
-            pairs = np.arange(0, len(self._steps), 2)
-            self._steps = np.add.reduceat(self._steps, pairs)
-            self._host_ms = np.add.reduceat(self._host_ms, pairs)
+        rest_ms = np.concatenate([self._rest_ms, rows["host_ms"]])
+        while len(blocks := self._blocks_of(rest_ms)):
+            rest_ms = rest_ms[len(blocks) * self._steps :]
+            self._block_ms = np.concatenate([self._block_ms, blocks])
+            if len(self._block_ms) == self._MOST:
+                self._block_ms = self._block_ms.reshape(-1, 2).mean(axis=1)
+                self._steps *= 2
+        self._rest_ms = rest_ms
+
+    def _blocks_of(self, host_ms: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the means of the whole blocks that there is room for."""
+        count = min(len(host_ms) // self._steps, self._MOST - len(self._block_ms))
+        means: NDArray[np.float64] = (
+            host_ms[: count * self._steps].reshape(count, self._steps).mean(axis=1)
+        )
+        return means
 
     @property
     def growth_ms(self) -> tuple[float, float]:
         """The median block over the first and over the last tenth of the steps, NaN without steps:
         a long step now and then is no growth."""
-        total = self._steps.sum()
-        if not total:
+        if not len(self._block_ms):
             return math.nan, math.nan
-        ends = np.cumsum(self._steps)
-        first = int(np.searchsorted(ends, 0.1 * total)) + 1
-        last = int(np.searchsorted(ends, 0.9 * total))
-        means = self._host_ms / self._steps
-        return float(np.median(means[:first])), float(np.median(means[last:]))
+        tenth = math.ceil(len(self._block_ms) / 10)
+        first, last = self._block_ms[:tenth], self._block_ms[-tenth:]
+        return float(np.median(first)), float(np.median(last))
 
 
 def regime_of(rows: Rows, events: Sequence[Event], length_s: float, doing: Phase | None) -> Regime:

@@ -489,6 +489,19 @@ def test_a_switch_that_gains_nothing_is_no_line_either(live: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("is_sure", [True, False])
+def test_a_key_that_may_not_gain_does_not_stand_before_the_cause(is_sure: bool) -> None:
+    serial = Stage("map(decode)", "Map", 21.0)
+    stages = StageTable(0, (serial, PREFETCH), wait_cores=1.0).with_bottleneck(8, 0.0)
+    cache = CACHE_ON if is_sure else changed(CACHE_ON, high_ms=26.0)
+    now = changed(RUNNING, split=judged(), stages=stages, forecasts={("cache", "on"): cache})
+
+    found = banner(now)
+
+    words = "c cache on: 23.4 to about 18.0 ms" if is_sure else "num_parallel_calls="
+    assert found.advice.startswith(words)
+
+
 @pytest.mark.parametrize(
     ("free", "share"), [(math.nan, 0.656), (0.0, 0.1), (4.0, 0.475), (7.0, 0.869)]
 )

@@ -81,8 +81,8 @@ def _cause(now: Situation) -> str:
 def _gain(now: Situation) -> Forecast | None:
     """Return the switch to advise; None where none gains.
 
-    On a live screen a switch that is sure to gain, else that of the cause, else one to try. In a
-    script the cause comes first: where it is no pipeline to add a stage to, and where the limit is
+    On a live screen a switch that is sure to gain, else that of the cause, else one to try where
+    the cause is no serial stage. In a script the cause comes first: where it is no pipeline to add a stage to, and where the limit is
     known and no switch is sure to gain: a stage that runs serially, of which no switch was
     forecast, or any other one.
     """
@@ -92,8 +92,8 @@ def _gain(now: Situation) -> Forecast | None:
     if now.live:
         of_cause = now.forecasts.get((WORKERS, "auto"))
         is_serial = limit is not None and limit.reason == "serial"
-        if is_serial and of_cause in now.switches and not gain.is_sure:
-            return of_cause
+        if is_serial and not gain.is_sure:
+            return of_cause if of_cause in now.switches else None
         return gain
     is_fixed = now.origin.has_no_pipeline or PREFETCH not in now.manifest.switchable
     is_cause_known = limit is not None and gain.knob != WORKERS

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from tfwatch.judge.forecasts.forecast import Forecast
 
 _NAMED_MAP = re.compile(r"map\((?P<name>[^()]+)\)")
-#: The name in place of a user's function whose name is unknown.
-_FUNCTION = "decode"
+#: In place of a user's function whose name is unknown.
+_FUNCTION = "..."
 #: In the order of a pipeline.
 _ORDER = (WORKERS, CACHE, PREFETCH, PINNED, DEVICE_PREFETCH)
 _LINES = {

@@ -198,9 +198,9 @@ class BannerPane(Pane):
         loss = "" if found.kind == MOMENT else found.loss
         first = shorten_clauses(found.remark or loss, width - word.cell_length - 2)
         second = found.sentence if found.remark or not loss else found.cause
-        has_word = bool(found.brief) and second.startswith(found.brief)
-        if has_word and cell_len(second) > width:
-            second = found.cause or second  # the word and the chart have the figures
+        is_cause = bool(found.brief) and second.startswith((f"{found.brief}:", f"{found.brief};"))
+        if is_cause and cell_len(second) > width:
+            second = found.cause  # a sentence of its own; the word and the chart have the figures
         return [
             word + row((f"  {first}", "bold")),
             row((shorten_clauses(second, width), "bold")),

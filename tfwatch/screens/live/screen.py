@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
+from tfwatch.core import units
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import StopRefused
 from tfwatch.core.knobs import KNOBS
@@ -361,9 +362,10 @@ class LiveScreen(Screen[None]):
         except NoPatchError as error:
             why = f"{error}; "
         if view.code:
-            # The lines before the last one name its place.
-            line = view.code.strip().split("\n")[-1].partition("  #")[0].strip()
-            self._copy_text(view, view.code, shorten(line, _COPIED_CELLS), why)
+            lines = [line for line in view.code.strip().split("\n") if line[:1] != "#"]
+            first = shorten(lines[0].partition("  #")[0].strip(), _COPIED_CELLS) if lines else ""
+            more = f" and {units.counted(len(lines) - 1, 'more line')}" if lines[1:] else ""
+            self._copy_text(view, view.code, f"{first}{more}", why)
         else:
             self.notify(f"{why}nothing to copy: no code suggestion, and no setting is on")
 

@@ -494,9 +494,10 @@ def test_a_key_that_may_not_gain_does_not_stand_before_the_cause(is_sure: bool) 
     serial = Stage("map(decode)", "Map", 21.0)
     stages = StageTable(0, (serial, PREFETCH), wait_cores=1.0).with_bottleneck(8, 0.0)
     cache = CACHE_ON if is_sure else changed(CACHE_ON, high_ms=26.0)
-    now = changed(RUNNING, split=judged(), stages=stages, forecasts={("cache", "on"): cache})
+    changes = {"split": judged(), "stages": stages, "knobs": {"prefetch": "4", "workers": "off"}}
+    switchable = ("prefetch", "cache")
 
-    found = banner(now)
+    found = banner(situation(changes, switchable=switchable, forecasts={("cache", "on"): cache}))
 
     words = "c cache on: 23.4 to about 18.0 ms" if is_sure else "num_parallel_calls="
     assert found.advice.startswith(words)

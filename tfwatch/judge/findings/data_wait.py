@@ -82,9 +82,9 @@ def _gain(now: Situation) -> Forecast | None:
     """Return the switch to advise; None where none gains.
 
     On a live screen a switch that is sure to gain, else that of the cause, else one to try where
-    the cause is no serial stage. In a script the cause comes first: where it is no pipeline to add a stage to, and where the limit is
-    known and no switch is sure to gain: a stage that runs serially, of which no switch was
-    forecast, or any other one.
+    the cause is no serial stage. In a script the cause comes first: where it is no pipeline to add
+    a stage to, and where the limit is known and no switch is sure to gain: a stage that runs
+    serially, of which no switch was forecast, or any other one.
     """
     gain, limit = best(now.switches), now.bottleneck
     if gain is None or now.split is None:

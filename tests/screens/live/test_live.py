@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from tests.judge.test_view import look
@@ -16,6 +17,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import Run
+from tfwatch.screens.live.header import epoch_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,3 +95,12 @@ async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
         run.doing(Phase.COMPUTE, 0.0)
         await show.frame()
         assert "STARVING 17 %" in show.rows[1]
+
+
+@pytest.mark.parametrize(("epochs", "text"), [(20, "epoch 2/20"), (1, "epoch 2")])
+def test_an_epoch_beyond_the_known_ones_is_no_part_of_them(epochs: int, text: str) -> None:
+    view = look(usual(None))
+    manifest = msgspec.structs.replace(view.snapshot.manifest, epochs=epochs)
+    later = replace(view, snapshot=replace(view.snapshot, manifest=manifest))
+
+    assert epoch_text(later) == text

@@ -36,3 +36,10 @@ def test_a_pipeline_without_a_reading_shows_the_reason() -> None:
     )
     assert "n/a: a DistributedIterator has no model; one device" in " ".join(rows_of(run, 60))
     assert "the stages appear with the first batches" in " ".join(rows_of(starting(None), 60))
+
+
+def test_a_first_reading_without_a_batch_waits_for_figures() -> None:
+    run = Canned(None).started().steps(20, STARVING).doing(Phase.COMPUTE, 0.001)
+    run.staged(("map(decode)", "Map", N_A, 1.0, N_A, N_A))
+
+    assert "waiting for tf.data's figures of the stages" in rows_of(run, 62)

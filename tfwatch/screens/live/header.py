@@ -88,7 +88,9 @@ def epoch_text(view: RunView) -> str:
     """Return `epoch 2/20`, from a script's second fit on after its number: `fit 3 epoch 1`."""
     manifest, latest = view.snapshot.manifest, view.snapshot.latest
     fit = f"{'loop' if manifest.loop else 'fit'} {view.fit}" if view.fit > 1 else ""
-    of = f"/{manifest.epochs}" if manifest.epochs else ""
+    # The manifest of a script's next fit comes a moment after its first steps.
+    is_known = latest is not None and latest.epoch < (manifest.epochs or 0)
+    of = f"/{manifest.epochs}" if is_known else ""
     return " ".join(filter(None, (fit, f"epoch {latest.epoch + 1}{of}" if latest else "")))
 
 

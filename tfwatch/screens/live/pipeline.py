@@ -42,6 +42,7 @@ _LOW = 8
 _STALL_S = 3.0
 #: Kinds of stages that can have a worker per core: the pane shows their workers of all cores.
 _PARALLEL_KINDS = ("Map", "Parallel")
+_NO_FIGURES = "waiting for tf.data's figures of the stages"
 
 
 class PipelinePane(FramedPane):
@@ -146,7 +147,9 @@ def _total(view: RunView, table: StageTable) -> Content:
     calls for a batch.
     """
     if math.isnan(table.all_ms):
-        return row((_why_missing(view) or "no batch passed in the last seconds", QUIET_COLOUR))
+        stands = _stalled(view) or view.snapshot.life.is_stale or view.is_over
+        none = "no batch passed in the last seconds" if stands else _NO_FIGURES
+        return row((_why_missing(view) or none, QUIET_COLOUR))
     style = "$text-warning" if _starves(view) else QUIET_COLOUR
     word = "wall" if table.rate_ms < 0.9 * table.all_ms else "calls"
     work = f"  {word} {units.number(min(table.rate_ms, table.all_ms))}"
@@ -188,7 +191,7 @@ def explain_unread(view: RunView) -> str:
     if view.is_over:
         return "n/a: tf.data's model of the pipeline was not read in this run"
     if view.snapshot.steps_total:
-        return "waiting for tf.data's figures of the stages"
+        return _NO_FIGURES
     return "the stages appear with the first batches"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,9 @@ def test_recording_continues_with_any_loss(tmp_path: Path, loss: Any, read: floa
     snapshot = Run(RunFolder(tmp_path), FakeClock(1).clock).read()
     assert snapshot.steps_total == 2
     np.testing.assert_equal(snapshot.progress["loss"], [read, read])
+    notes = [event.text for event in snapshot.events.of(Noted)]
+    why = "the loss that the model reports is not a number: "
+    assert [text.startswith(why) for text in notes] == [True] * math.isnan(read)
 
 
 def test_an_event_that_cannot_be_encoded_becomes_a_note(tmp_path: Path) -> None:

@@ -395,6 +395,7 @@ class ProgressLog:
         self._finite_step = 0
         self._is_diverged = False
         self._diverged_count = 0
+        self._has_noted = False
 
     def flush(self, now_ns: int, *, last: bool) -> tuple[bytes, list[Event]]:
         """Return the row of `core.rows.PROGRESS` that is due, or no bytes, and events about the
@@ -411,9 +412,14 @@ class ProgressLog:
         ]
         if self._newest is None or (now_ns < self._due_ns and (self._ended or not last)):
             return b"", events
-        *counts, loss = self._newest
+        *counts, value = self._newest
+        loss, error = _as_float32(value)
+        if error and not self._has_noted:
+            self._has_noted = True
+            words = f"the loss that the model reports is not a number: {error}"
+            events.append(Noted(now_ns, words))
         self._due_ns, self._ended = now_ns + _PERIOD_NS, last
-        return _ROW.pack(now_ns, *counts, _as_float32(loss)), events
+        return _ROW.pack(now_ns, *counts, loss), events
 
     def _loss_event(self, at_ns: int, step: int, loss: Any) -> Event | None:
         """Return an event where the loss becomes NaN or infinite. Only floats count: reading from a
@@ -430,12 +436,13 @@ class ProgressLog:
         return None
 
 
-def _as_float32(value: Any) -> float:
-    """Return a number in the range of float32, NaN where the value is missing or not a number."""
+def _as_float32(value: Any) -> tuple[float, str]:
+    """Return a number in the range of float32, NaN where the value is missing or not a number, and
+    then the reason of the latter."""
     if value is None:
-        return math.nan
+        return math.nan, ""
     try:
-        return math.copysign(math.inf, value) if abs(value) > _LARGEST else float(value)
+        return math.copysign(math.inf, value) if abs(value) > _LARGEST else float(value), ""
     except Exception as error:  # noqa: BLE001  the value is the user's, and may raise anything
         raise_interrupt(error)
-        return math.nan
+        return math.nan, reason(error)

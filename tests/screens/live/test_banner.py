@@ -197,29 +197,19 @@ def test_beside_a_remark_the_cause_is_kept_and_the_figures_go(width: int, cause:
 _SLOW = "callback Slow takes 2:57, 30.9 ms/step"
 
 
-def test_of_a_run_that_is_over_the_loss_is_kept_and_its_place_goes() -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "word", "remark"),
+    [
+        ("HOST-BOUND 84 %, ", "", "STOPPED", "after 100 235 steps in 1 h 4 min"),
+        ("", "; it grows: 1.3 at first", "HOST-BOUND 84 %", "OTHER PROGRAMS USE 1.6 OF 2 CORES"),
+    ],
+    ids=["a run that is over", "beside other programs"],
+)
+def test_on_a_narrow_banner_the_loss_is_kept_and_its_place_goes(
+    before: str, after: str, word: str, remark: str
+) -> None:
     pane = BannerPane()
-    pane.banner = Finding(
-        "callback",
-        "STOPPED",
-        f"HOST-BOUND 84 %, {_SLOW} (train.py:10 in on_train_batch_end)",
-        brief=_SLOW,
-        remark="after 100 235 steps in 1 h 4 min",
-    )
+    sentence = f"{before}{_SLOW} (train.py:10 in on_train_batch_end){after}"
+    pane.banner = Finding("callback", word, sentence, brief=_SLOW, remark=remark)
 
-    second = pane.rows(WIDTH, 3)[1].plain
-
-    assert second == f"HOST-BOUND 84 %, {_SLOW}"
-
-
-def test_beside_a_remark_the_subject_of_a_place_is_kept() -> None:
-    pane = BannerPane()
-    pane.banner = Finding(
-        "callback",
-        "HOST-BOUND 84 %",
-        f"{_SLOW} (train.py:10 in on_train_batch_end); it grows: 1.3 ms at first, 24.4 ms/step now",
-        brief=_SLOW,
-        remark="OTHER PROGRAMS USE 1.6 OF 2 CORES",
-    )
-
-    assert pane.rows(WIDTH, 3)[1].plain.startswith(_SLOW)
+    assert pane.rows(WIDTH, 3)[1].plain == f"{before}{_SLOW}{after}"

@@ -148,6 +148,8 @@ _NO_ORDER = re.compile(r"deterministic=False|sloppy=True")
 #: Its length is said to be that of its input: it asks data without end for ever for a class that is
 #: not there.
 _RESAMPLED = re.compile(r"\.rejection_resample\([^()]*\)$")
+#: Each part may be empty: over data without end it asks for ever where all of them are.
+_MAY_BE_EMPTY = re.compile(r"\.(?:interleave|flat_map)\((?:ranges|drawn|shuffled_range)\b[^()]*\)$")
 #: `assert_cardinality` raises the same error for each request, and all of them are ignored.
 _ERROR_IGNORED = re.compile(r"\.apply\(asserted\).*\.ignore_errors\(\)$")
 SETTINGS = {
@@ -269,7 +271,7 @@ def _suits(below: Any, data: Any, text: str) -> bool:
     end may have to give none for ever, where it leaves some out."""
     is_endless = below is not None and below.cardinality() == tf.data.INFINITE_CARDINALITY
     is_unknown = data.cardinality() == tf.data.UNKNOWN_CARDINALITY
-    if is_endless and (is_unknown or _RESAMPLED.search(text)):
+    if is_endless and (is_unknown or _RESAMPLED.search(text) or _MAY_BE_EMPTY.search(text)):
         return False
     if _ERROR_IGNORED.search(text):
         return False

@@ -2,6 +2,7 @@
 
     python -m tests.bench.pasted OUT [--minutes 10] [--kinds naive arrays] [--batches 64]
     python -m tests.bench.pasted OUT --mode hand       lines pasted together, beside bare
+    python -m tests.bench.pasted OUT --mode autopilot  what the autopilot reaches, and its lines
     python -m tests.bench.pasted OUT --mode noise      are differences found, and none claimed?
 
 Trains for so many minutes, in rounds, then prints a table of all rounds in OUT; with 0 minutes it
@@ -12,6 +13,9 @@ pasted, back over written, and Watch over bare. One fit differs from the next by
 a ratio is of two fits of one round, and many rounds count. It exits with 1 where a ratio is above
 1.03 in each round.
 
+In the mode `autopilot` a script trains under `tfwatch run --autopilot`; then, with its steps live,
+come bare fits as written, with the lines by hand, and with those that the autopilot reached.
+
 In the mode `noise` the fits are long, and each step is recorded. A try cuts a stretch out of one at
 random, and makes its second half faster: printed is the share of tries that are claimed faster or
 slower, after so many steps on each side, at the last look and at any look of every 20.
@@ -20,6 +24,7 @@ slower, after so many steps on each side, at the last look and at any look of ev
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from itertools import count
@@ -29,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tests.bench import pasted_fits
 from tests.bench.pasted_fits import (
     HANDS,
     LINES,
@@ -39,8 +45,18 @@ from tests.bench.pasted_fits import (
     fit_arguments,
     make_model,
 )
-from tests.bench.runner import Rows, make_parser, print_head, print_row, spread_text
+from tests.bench.runner import (
+    Rows,
+    make_parser,
+    print_head,
+    print_row,
+    run_tfwatch,
+    spread_text,
+)
+from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.knobs import DEFAULT, DEVICE_PREFETCH, OFF, PINNED, PREFETCH, WORKERS
 from tfwatch.judge.effects.interval import estimate_ratio
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     import argparse
@@ -48,6 +64,10 @@ if TYPE_CHECKING:
 
 #: A live setting costs at most this ratio of the pasted line.
 _MOST = 1.03
+#: Steps of a script with the autopilot; at the end so many, once it holds its settings, count. The
+#: order in which lines are pasted.
+_PILOT_STEPS, _REACHED = 2500, 300
+_ORDER = (WORKERS, PINNED, PREFETCH, DEVICE_PREFETCH)
 #: Steps of a fit whose noise is recorded; tries, and steps between two looks.
 _NOISE_STEPS, _TRIES, _LOOK, _SETTLE = 3000, 300, 20, 50
 #: Steps on each side, and how much faster the second half is.
@@ -94,6 +114,14 @@ class Program:
             done = self._fit(kind, batch, PART, lines, None)
             self._add(kind, batch, number, line=" ".join(lines), **done.row())
 
+    def _autopilot(self, kind: str, batch: int, number: int) -> None:
+        reached, step_ms = _with_autopilot(kind, batch)
+        self._add(kind, batch, number, arm="live", line=" ".join(reached), all=[step_ms, None])
+        arms = [("as written", ()), *(("by hand", one) for one in HANDS[kind]), ("pasted", reached)]
+        for arm, lines in arms:
+            done = self._fit(kind, batch, PART, lines, None)
+            self._add(kind, batch, number, arm=arm, line=" ".join(lines), **done.row())
+
     def _noise(self, kind: str, batch: int, number: int) -> None:
         done = self._fit(kind, batch, _NOISE_STEPS, (), "")
         self._add(kind, batch, number, ms=[round(float(one), 3) for one in done.ms])
@@ -111,6 +139,22 @@ class Program:
 
     def _add(self, kind: str, batch: int, number: int, **row: Any) -> None:
         self._rows.add({"kind": kind, "batch": batch, "round": number, **row})
+
+
+def _with_autopilot(kind: str, batch: int) -> tuple[tuple[str, ...], float]:
+    """Return the settings that the autopilot reaches in a script, and its step then, ms."""
+    script = Path(pasted_fits.__file__)
+    with tempfile.TemporaryDirectory() as folder:
+        words = ("run", "--headless", "--autopilot", "--allow", "random-draws", script)
+        environ = {"TFWATCH_RUNS_DIR": folder, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        run_tfwatch(*words, kind, str(batch), str(_PILOT_STEPS), environ=environ)
+        (path,) = (one.parent for one in Path(folder).glob("*/run.json"))
+        run = open_run(path)
+        step_ms = np.diff(run.steps["start_ns"][-_REACHED:]) / 1e6
+    settings = {one.knob: one.new for one in run.events.of(PipelineSwitched)}
+    kept = {knob: settings.get(knob, DEFAULT) for knob in _ORDER}
+    lines = (f"{knob}={value}" for knob, value in kept.items() if value not in (DEFAULT, OFF))
+    return tuple(lines), float(np.median(step_ms))
 
 
 # -- the tables -----------------------------------------------------------------------------------
@@ -170,6 +214,31 @@ def print_hands(rows: Sequence[dict[str, Any]]) -> None:
         print_row(f"{kind}, {batch}", line or "bare", _figures(own, "all"))
 
 
+def print_reached(rows: Sequence[dict[str, Any]]) -> None:
+    """Print the steps beside what the autopilot reached: the median of the rounds, ms."""
+    columns = ("as written", "by hand", "live", "pasted")
+    print_head("data, batch", *columns, "live/pasted", "pasted/by hand", "reached")
+    for kind, batch in sorted({(row["kind"], row["batch"]) for row in rows}):
+        own = [row for row in rows if (row["kind"], row["batch"]) == (kind, batch)]
+        ms = {arm: _best(own, arm) for arm in columns}
+        ratios = ms["live"] / ms["pasted"], ms["pasted"] / ms["by hand"]
+        lines = {row["line"] or "nothing" for row in own if row["arm"] == "live"}
+        print_row(
+            f"{kind}, {batch}",
+            *(f"{one:.2f}" for one in (*ms.values(), *ratios)),
+            "; ".join(sorted(lines)),
+        )
+
+
+def _best(rows: Sequence[dict[str, Any]], arm: str) -> float:
+    """Return the step of the fastest lines of an arm: the median of the rounds."""
+    by_line: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row["arm"] == arm:
+            by_line[row["line"] if arm == "by hand" else ""].append(row["all"][0])
+    return min(map(median, by_line.values()))
+
+
 def print_noise(rows: Sequence[dict[str, Any]]) -> None:
     """Print the share of claims in the noise of each fit."""
     rng = np.random.default_rng(0)
@@ -202,13 +271,15 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--kinds", nargs="*", default=[*LINES], choices=LINES)
     parser.add_argument("--batches", nargs="*", type=int, default=[64])
-    parser.add_argument("--mode", choices=["fits", "hand", "noise"], default="fits")
+    parser.add_argument("--mode", choices=["fits", "hand", "autopilot", "noise"], default="fits")
     options = parser.parse_args()
     rows = Rows(options.out / f"{options.mode}.jsonl")
     Program(options, rows).run()
     match options.mode:
         case "hand":
             print_hands(rows.read())
+        case "autopilot":
+            print_reached(rows.read())
         case "noise":
             print_noise(rows.read())
         case _:

@@ -122,9 +122,10 @@ def files_of(batch: int, steps: int, function: Any, lines: tuple[str, ...], *, t
     """Return a data set of JPEGs, with lines for the map pasted."""
     data = tf.data.Dataset.from_tensor_slices((_image_files(), np.arange(IMAGES) % 10))
     data = data.repeat(batch * (steps + 40) // IMAGES + 1)
-    known = {"workers=8": 8, "workers=auto": tf.data.AUTOTUNE}
-    calls = next((known[line] for line in lines if line in known), None)
-    calls = tf.data.AUTOTUNE if tuned else calls
+    calls = tf.data.AUTOTUNE if tuned else None
+    for line in lines:
+        knob, _, value = line.partition("=")
+        calls = _number(value) if knob == "workers" else calls
     data = data.map(function, num_parallel_calls=calls).batch(batch, drop_remainder=True)
     return data.prefetch(tf.data.AUTOTUNE) if tuned else data
 
@@ -136,11 +137,15 @@ def arrays_of(batch: int) -> tuple[Any, Any]:
     return x.astype(np.float32), np.arange(len(x)) % 10
 
 
+def _number(value: str) -> int:
+    return int(tf.data.AUTOTUNE) if value == "auto" else int(value)
+
+
 def pasted(data: Any, line: str) -> Any:
     """Return a data set with the line pasted at its end."""
     knob, _, value = line.partition("=")
     if knob == "prefetch":
-        return data.prefetch(int(value))
+        return data.prefetch(_number(value))
     if knob == "pinned":
         data = data.apply(tf.data.experimental.map_and_batch(lambda *parts: parts, 1))
         return data.map(

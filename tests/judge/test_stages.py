@@ -188,6 +188,27 @@ def test_waits_too_short_to_sample_are_ignored(wait_ms: float, reason: str) -> N
     assert table.bottleneck.reason == reason
 
 
+@pytest.mark.parametrize(
+    ("calls", "work_ms", "shown_ms"),
+    [
+        pytest.param(1, 38.0, 24.0, id="one call at a time"),
+        pytest.param(2, 38.0, 38.0, id="two calls"),
+        pytest.param(2, 60.0, 48.0, id="two calls, more than both can do"),
+        pytest.param(1, 7.0, 7.0, id="less than a step"),
+    ],
+)
+def test_a_stage_works_at_most_a_step_in_each_of_its_calls(
+    calls: int, work_ms: float, shown_ms: float
+) -> None:
+    read = StageTable(0, (stage("MapAndBatch", work_ms, calls),))
+
+    table = read.with_bottleneck(2, 0.0, 12.0, 12.0)
+
+    assert table.all_ms == shown_ms
+    assert table.rate_ms <= 24.0
+    assert read.with_bottleneck(2, 0.0).all_ms == work_ms  # no step is known
+
+
 def test_what_works_beside_a_waiting_stage_is_not_its_work() -> None:
     """Reading takes 15 of 20 ms: the CPU is busy in the other 5."""
     found = find_bottleneck((stage("Map files", 15.0), stage("Map", 5.0)), 0.3, 8)

@@ -40,11 +40,13 @@ def test_the_moved_part_gives_each_element_once_in_batches_of_the_script() -> No
 def test_what_the_service_cannot_run_is_refused_with_its_reason() -> None:
     numbers, factor = tf.data.Dataset.range(5), tf.Variable(2, dtype=tf.int64)
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    map_and_batch = tf.data.experimental.map_and_batch
     refused = {
         "calls Python": numbers.map(lambda n: tf.py_function(twice, [n], tf.int64)).batch(2),
         "uses a variable": numbers.map(lambda n: n * factor).batch(2),
         r"take\(3\) is not known to give": numbers.map(twice).take(3).batch(2),
         "after the last batch": numbers.batch(2).map(twice),
+        "no map moves without its batch": numbers.apply(map_and_batch(twice, 2)).repeat(),
         "cache is not known to give": numbers.map(twice).cache().batch(2),
         "has distributed": strategy.experimental_distribute_dataset(numbers.batch(2)),
         "not a tf.data.Dataset": [1.0, 2.0],

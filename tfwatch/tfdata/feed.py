@@ -98,10 +98,7 @@ def _split(dataset: Any) -> tuple[Any, list[Any]]:
     kinds = [*takewhile(_STAYS.__contains__, first_kinds)]
     moving = max((n for n, kind in enumerate(kinds, 1) if kind in _BATCHES), default=0)
     if not moving:
-        top = next(node for node in spine if kind_of(node) not in ("Prefetch", "Options"))
-        raise CannotRebuildError(
-            f"{label_of(top)} comes after the last batch, and only what is below it moves"
-        )
+        raise CannotRebuildError(_why_no_batch_stays(spine[len(kinds)]))
     below = spine[moving]
     nodes = list(nodes_of(below))
     has_map = any(kind_of(one) in MAPS for one in nodes)
@@ -114,6 +111,13 @@ def _split(dataset: Any) -> tuple[Any, list[Any]]:
         below = with_seeds(below, {id(node): (0, 0) for node in nodes if reshuffles(node)})
     # Options stand at the top of a pipeline and hold for all of it; they do not reach a worker.
     return below.with_options(dataset.options()), spine[:moving][::-1]
+
+
+def _why_no_batch_stays(top: Any) -> str:
+    """Return why no batch stays with the training. top: the first stage that cannot stay."""
+    if code_kinds(kind_of(top)) == ("Map", "Batch"):
+        return "map_and_batch is one stage: no map moves without its batch; use map, then batch"
+    return f"{label_of(top)} comes after the last batch, and only what is below it moves"
 
 
 def _why_not(node: Any) -> str:

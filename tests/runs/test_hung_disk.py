@@ -128,3 +128,21 @@ def test_a_disk_that_hangs_at_the_end_is_reported_and_does_not_block(
 
     rows.answers.set()
     wait_until(lambda: made.folder is not None and len(open_run(made.folder).steps) == 10)
+
+
+def test_a_disk_that_hangs_as_the_own_run_is_opened_does_not_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_END_S", 0.05)
+    monkeypatch.setattr(writer, "FLUSH_S", 60.0)  # the writer's thread does not write meanwhile
+    made, _ = begin_run(tmp_path, "cnn")
+    assert made.wait_until_begun()
+    add_steps(made, plain(10))
+    with hang(monkeypatch, os, "pwrite") as hanging:
+        made.write_now()
+        assert hanging.asked.wait(30)
+        assert made.lost is None  # it is neither done nor given up
+
+    assert made.close()
+    assert made.folder
+    assert len(open_run(made.folder).steps) == 10

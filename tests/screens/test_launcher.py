@@ -141,6 +141,7 @@ async def test_a_folder_on_a_slow_disk_keeps_no_key_waiting() -> None:
         await pilot.press(*"train.py")
         assert app.script.value == "train.py"
         assert asked == ["t"], "one search at a time"
+        await until(pilot, lambda: len(app.workers) == 2)  # it, and that of the newest line
         goes_on.set()
         await pilot.press("enter")
     assert app.words == ("run", "train.py")

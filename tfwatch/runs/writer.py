@@ -27,6 +27,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.rows import GPU, SAMPLE, STAGE, Phase
 from tfwatch.runs import format as layout
+from tfwatch.runs.folder import DiskCall
 from tfwatch.runs.format import Pulse
 from tfwatch.runs.streams import Stream, WrittenFolder, own_writers, why_not, write_at_start
 
@@ -256,9 +257,8 @@ class RunWriter:
     def write_now(self) -> None:
         """Write everything appended so far, from another thread; give up where the disk does not
         respond for 5 s."""
-        if self._is_writing and self._flush_lock.acquire(timeout=_END_S):
-            self._flush_lock.release()
-            self.flush()
+        if self._is_writing:
+            DiskCall(self.flush).wait(_END_S)
 
     # -- the writer's thread --------------------------------------------------------------------
 

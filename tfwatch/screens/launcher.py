@@ -106,8 +106,8 @@ class PathSuggester(Suggester):
         self._newest = value
         while self._call and not self._call.is_done:
             await asyncio.sleep(_LOOK_S)
-        if value != self._newest:
-            return None
+            if value != self._newest:
+                return None
         self._call = call = DiskCall(lambda: self._complete(value))
         while not call.is_done:
             await asyncio.sleep(_LOOK_S)

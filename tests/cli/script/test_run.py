@@ -277,6 +277,32 @@ def test_a_signal_to_tfwatch_reaches_the_script_once(name: str, tmp_path: Path) 
     assert ran.returncode == 9
 
 
+def test_a_script_that_does_not_end_after_ctrl_c_is_reported(tmp_path: Path) -> None:
+    tmp_path.joinpath("hangs.py").write_text(
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('ready', flush=True)\n"
+        "signal.pause()\n"
+    )
+    program = (
+        "import sys\nfrom tfwatch.cli.script import hosts\nhosts._LATE_S = 0.01\n"
+        "hosts.run_child([sys.executable, 'hangs.py'], lambda _: None)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as ran:
+        assert ran.stdout
+        assert ran.stderr
+        assert ran.stdout.readline() == "ready\n"
+        ran.send_signal(signal.SIGINT)
+        late = "tfwatch: the script has not ended since ctrl+c: ctrl+\\ ends it\n"
+        assert ran.stderr.readline() == late
+        ran.send_signal(signal.SIGTERM)
+
+
 #: Two fits; SIGTERM ends the second one, once steps of it are written.
 FITS = """\
 import os, pathlib, signal

@@ -38,6 +38,9 @@ _LOOK_S = 0.2
 _AWAITED = (*ENDING_SIGNALS, signal.SIGCHLD)
 #: Seconds that the end of a script waits for the disk of its run.
 _PATIENCE_S = 10.0
+#: A script that ends after ctrl+c is not reported as late within this time.
+_LATE_S = 5.0
+_LATE = "the script has not ended since ctrl+c: ctrl+\\ ends it"
 
 
 def describe_end(code: int) -> str:
@@ -323,6 +326,8 @@ def run_child(
     # The default of SIGCHLD may drop it while it is blocked; a Python handler is no more than a
     # mark.
     default = signal.signal(signal.SIGCHLD, lambda *_: None)
+    late = threading.Timer(_LATE_S, warn_user, (_LATE,))
+    late.daemon = True
     try:
         child = subprocess.Popen(
             command,
@@ -333,9 +338,11 @@ def run_child(
         )
         on_started(child.pid)
         while child.poll() is None:
-            _pass_on(child.pid)
+            if _pass_on(child.pid) == signal.SIGINT and late.ident is None:
+                late.start()
         return child.returncode
     finally:
+        late.cancel()
         _restore(before, default)
 
 
@@ -344,13 +351,14 @@ def _restore(mask: set[signal.Signals | int], sigchld: object) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _pass_on(pid: int) -> None:
-    """Wait for a signal, and send it to the child unless the terminal has, which signals the whole
-    foreground."""
+def _pass_on(pid: int) -> int:
+    """Wait for a signal, send it to the child unless the terminal has, which signals the whole
+    foreground, and return it."""
     number, is_shared = _next_signal()
     if number != signal.SIGCHLD and not is_shared:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
+    return number
 
 
 def _next_signal() -> tuple[int, bool]:

@@ -49,13 +49,17 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class EventRow:
     """One row: seconds since the clock origin, the time of day, a letter, a sentence and its
-    style."""
+    style.
+
+    brief: the sentence with fewer figures; empty where it has none to spare.
+    """
 
     at_s: float
     time: str
     mark: str
     text: str
     style: str = ""
+    brief: str = ""
 
 
 #: The marks of an experiment and of the autopilot; and of what needs none on a time axis.
@@ -93,16 +97,19 @@ def _describe_switch(
     return KNOBS[event.knob].key, f"{where}: {text}" if text else where, style
 
 
-def _describe_epoch(event: facts.EpochEnded, snapshot: Snapshot) -> RowText:
+def _describe_epoch(
+    event: facts.EpochEnded, snapshot: Snapshot, *, is_brief: bool = False
+) -> RowText:
     """Describe an epoch: its steps, then its losses and a metric, validation first: a narrow pane
-    cuts the end."""
+    cuts the end. is_brief: with one loss alone."""
     sees_wait = snapshot.manifest.sees_data_wait
     figures = _steps_of_epoch(snapshot.epochs, event, sees_wait=sees_wait)
     metrics = sorted(event.metrics.items(), key=lambda item: _METRICS.get(item[0], len(_METRICS)))
-    figures += [f"{metric_name(name)} {value:.4g}" for name, value in metrics[: len(_METRICS)]]
+    most = 1 if is_brief else len(_METRICS)
+    figures += [f"{metric_name(name)} {value:.4g}" for name, value in metrics[:most]]
     validations = reversed(snapshot.events.of(facts.ValidationEnded))
     validation = next((one for one in validations if one.epoch == event.epoch), None)
-    if validation:
+    if validation and not is_brief:
         figures.append(f"validation {units.seconds(validation.took_ms / 1e3)}")
     return "E", f"epoch {event.epoch + 1}: {', '.join(figures)}", ""
 
@@ -140,12 +147,15 @@ def _describe_pause(event: facts.Paused) -> RowText | None:
     return NO_MARK, f"paused for {took} by {by}", ""
 
 
+def _stall_text(stall: Stall, where: str = "") -> str:
+    why = f": {stall.reason}" if stall.reason else ""
+    return f"no batch for {units.seconds(stall.lost_ms / 1e3)}{where}{why}"
+
+
 def _describe_step(what: RowSource) -> RowText | None:
     match what:
         case Stall():
-            lost, step = units.seconds(what.lost_ms / 1e3), units.count(what.step)
-            why = f": {what.reason}" if what.reason else ""
-            return "S", f"no batch for {lost} at step {step}{why}", _ERROR
+            return "S", _stall_text(what, f" at step {units.count(what.step)}"), _ERROR
         case facts.Traced():
             again = f"traced again at step {units.count(what.step)}" if what.traces > 1 else ""
             took = f"{again or 'compiled'} in {units.seconds(what.took_ms / 1e3)}, not counted"
@@ -290,6 +300,21 @@ def _moment(snapshot: Snapshot, wall_s: float | None) -> float:
     return min(max(at_s, 0.0), snapshot.now_s)
 
 
+def _fact_of(what: RowSource) -> object:
+    """Return what is equal for events that repeat one fact: epochs, stalls at one place, traces
+    after the first."""
+    match what:
+        case facts.EpochEnded() | facts.StepProfiled(missing=""):
+            return type(what)
+        case facts.Traced() if what.traces > 1:
+            return facts.Traced
+        case Stall():
+            return Stall, what.reason
+        case facts.Paused():
+            return facts.Paused, what.cause, what.detail, what.place
+    return id(what)
+
+
 class EventRows(Sequence[EventRow]):
     """The rows, sorted by time."""
 
@@ -305,12 +330,12 @@ class EventRows(Sequence[EventRow]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def with_one_epoch(self) -> EventRows:
-        """Return the newest rows, with the newest epoch alone among them; these rows where they
-        have no more."""
-        newest = self._rows[-_MOST_IN_PANE:]
-        epochs = [at for at, (_, what) in enumerate(newest) if isinstance(what, facts.EpochEnded)]
-        kept = [timed for at, timed in enumerate(newest) if at not in epochs[:-1]]
+    def without_repeated(self) -> EventRows:
+        """Return the newest rows: of those that repeat one fact the newest, none of a profile,
+        which has a pane; these rows where they have no more."""
+        newest = {_fact_of(timed[1]): timed for timed in self._rows[-_MOST_IN_PANE:]}
+        newest.pop(facts.StepProfiled, None)
+        kept = sorted(newest.values(), key=itemgetter(0))
         same = len(kept) == len(self._rows)
         return self if same else EventRows(kept, self._snapshot, self._comparisons)
 
@@ -335,7 +360,7 @@ class EventRows(Sequence[EventRow]):
         if at not in self._made:
             at_s, what = self._rows[at]
             time = f"{self._snapshot.local_time(at_s):%H:%M:%S}"
-            self._made[at] = EventRow(at_s, time, *self._describe(what))
+            self._made[at] = EventRow(at_s, time, *self._describe(what), self._brief(what))
         return self._made[at]
 
     @cached_property
@@ -359,6 +384,19 @@ class EventRows(Sequence[EventRow]):
         text = _describe_plain(what)
         assert text
         return text
+
+    def _brief(self, what: RowSource) -> str:
+        match what:
+            case facts.PipelineSwitched() if known := self._switches.get((what.step, what.knob)):
+                is_beside = bool(beside_switch(self._snapshot, what.at_ns))
+                effect = wording.brief_outcome_text(known)
+                beside = ", beside other programs" * is_beside
+                return f"{what.change.words} at step {units.count(what.step)}: {effect}{beside}"
+            case facts.EpochEnded():
+                return _describe_epoch(what, self._snapshot, is_brief=True)[1]
+            case Stall():
+                return _stall_text(what)
+        return ""
 
 
 #: Changes of settings.

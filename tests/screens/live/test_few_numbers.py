@@ -44,9 +44,59 @@ def epochs(split: Split) -> Canned:
     return run.doing(Phase.COMPUTE, 0.004)
 
 
+def stalls() -> Canned:
+    """Make a run with a stall at one line in each epoch, and a callback that holds it up."""
+    run = Canned(None, data="tf.data", epochs=10, steps_per_epoch=50).started()
+    for _ in range(5):
+        run.staged(*STAGES, ("prefetch", "Prefetch", 1.8, N_A, 2.0, 2.0)).sample()
+        run.steps(25, COMPUTE_BOUND)
+        where = {"place": "stalls.py:13 in read", "thread": "generator", "stage": "map(load)"}
+        since_ns = round(run.at_s * 1e9)
+        run.event(facts.StallLocated, step=run.step + 1, since_ns=since_ns, **where)
+        run.steps(1, (3000.0, 13.0, 0.8)).steps(23, COMPUTE_BOUND)
+        at = {"place": "stalls.py:29 in on_train_batch_end"}
+        run.event(facts.Paused, cause="callback", took_ms=1600.0, detail="Log", **at)
+        metrics = {"loss": 1.31, "accuracy": 0.3347, "val_loss": 1.4}
+        run.event(facts.EpochEnded, epoch=run.epoch, step=run.step, metrics=metrics)
+        run.begin_epoch()
+    return run.steps(40, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
+
+
+def traced_again() -> Canned:
+    """Make a run whose step is traced for each length of its texts."""
+    run = Canned(None, data="tf.data", epochs=10, steps_per_epoch=500).started()
+    for traces in range(1, 30):
+        run.staged(*STAGES).sample().steps(5, COMPUTE_BOUND)
+        change = f"words: shape (8, {traces}, 6) -> (8, {traces + 1}, 6)"
+        run.event(facts.Traced, step=run.step, took_ms=900.0, traces=traces, change=change)
+        run.pass_s(0.9)
+    return run.doing(Phase.COMPUTE, 0.004)
+
+
+def layers() -> Canned:
+    """Make a run with a switch and epochs, whose step is compute and was profiled."""
+    run = usual(None).staged(*STAGES)
+    for _ in range(2):
+        run.steps(200, COMPUTE_BOUND)
+        metrics = {"val_loss": 0.7134, "loss": 0.6666, "accuracy": 0.6065}
+        run.event(facts.EpochEnded, epoch=run.epoch, step=run.step, metrics=metrics)
+        run.event(facts.ValidationEnded, epoch=run.epoch, took_ms=400.0)
+        run.begin_epoch()
+    parts = [
+        facts.OperationTime("forward", f"conv2d_{n}", "Conv2D", "Conv2D", 15.1 / n)
+        for n in range(1, 12)
+    ]
+    known = {"step_ms": 40.0, "cost_ms": 60.2, "operations": tuple(parts), "small_ms": 2.0}
+    run.event(facts.StepProfiled, step=run.step, steps=3, **known)
+    return run.steps(100, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        pytest.param(stalls, id="stalls"),
+        pytest.param(traced_again, id="traced again"),
+        pytest.param(layers, id="layers after a switch"),
         pytest.param(lambda: starving(None), id="starving"),
         pytest.param(lambda: usual(None).staged(*STAGES), id="after a switch"),
         pytest.param(lambda: epochs(STARVING), id="epochs that starve"),
@@ -64,6 +114,16 @@ async def test_a_live_screen_has_at_most_sixty_numbers(make: Callable[[], Canned
     [
         pytest.param(
             lambda: epochs(STARVING), "E epoch 9", "E epoch 8:", "3", "escape", id="earlier epochs"
+        ),
+        pytest.param(
+            *(traced_again, "words: shape (8, 29, 6)", "words: shape (8, 28, 6)"),
+            *("3", "escape"),
+            id="earlier traces",
+        ),
+        pytest.param(
+            *(layers, "E epoch 3: val_loss 0.7134", "E epoch 3: val_loss 0.7134, loss 0.6666"),
+            *("3", "escape"),
+            id="further figures of an epoch",
         ),
         pytest.param(
             lambda: starving(None), "1 more settings", "w workers", "1", "1", id="settings"

@@ -80,9 +80,9 @@ def changes_text(changes: Iterable[KnobChange]) -> str:
 # -- switches --------------------------------------------------------------------------------------
 
 
-def outcome_text(switch: Comparison) -> str:
+def outcome_text(switch: Comparison, *, has_steps: bool = True) -> str:
     """Return `1.68 x faster (1.61 to 1.74) over 600 steps`, or the reason for no ratio; with the
-    parts that changed and do not show in the ratio."""
+    parts that changed and do not show in the ratio. has_steps: with the steps once it settled."""
     done = switch.after.steps if switch.after else 0
     if switch.beside:
         return f"switched together with {knob_name(switch.beside)}: no ratio of its own"
@@ -90,12 +90,17 @@ def outcome_text(switch: Comparison) -> str:
         return "not enough steps before it to compare"
     if switch.effect is None:
         return steps_text(switch)
-    of = f"over {units.count(done)} steps"
+    of = f" over {units.count(done)} steps" if has_steps else ""
     if not switch.settled:
-        of = f"so far, {done} of {ENOUGH_STEPS} steps"
+        of = f" so far, {done} of {ENOUGH_STEPS} steps"
     if switch.switches > 1:
         of += f", {switch.switches} switches together"
-    return "; ".join([f"{_claim(switch.effect, switch)} {of}", *_drifts(switch.effect, switch)])
+    return "; ".join([f"{_claim(switch.effect, switch)}{of}", *_drifts(switch.effect, switch)])
+
+
+def brief_outcome_text(switch: Comparison) -> str:
+    """Return `1.68 x faster`: the outcome without its interval and its steps."""
+    return outcome_text(switch).partition(" (")[0] if switch.settled else steps_text(switch)
 
 
 def steps_text(switch: Comparison) -> str:

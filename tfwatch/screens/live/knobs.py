@@ -196,7 +196,9 @@ def effect_lines(view: RunView) -> list[str]:
     runs = autopilot_runs(view.snapshot.events.of(*AUTOPILOT_EVENTS))
     if runs and runs[-1].moves and (switch is None or switch.by == AUTOPILOT):
         return [f"autopilot: {autopilot_text(runs[-1])}"]
-    return [f"{switch.change.words}: {outcome_text(switch)}", _sides(switch)] if switch else []
+    if switch is None:
+        return []
+    return [f"{switch.change.words}: {outcome_text(switch, has_steps=False)}", _sides(switch)]
 
 
 def _sides(switch: Comparison) -> str:

@@ -118,7 +118,7 @@ class EventsPane(RowList):
 
     #: The row under the cursor, from the newest on; -1 without one.
     cursor: reactive[int] = reactive(-1, repaint=False)
-    #: Of the epochs only the newest one has a row; the key 3 shows all.
+    #: Rows are brief, and what repeats has one row; the key 3 shows all.
     folded: reactive[bool] = reactive(False, repaint=False)
 
     @dataclass
@@ -154,7 +154,7 @@ class EventsPane(RowList):
             return
         before, rows = self.event_rows, self._all
         chosen = before[-1 - self.cursor] if 0 <= self.cursor < len(before) else None
-        self.event_rows = rows = rows.with_one_epoch() if self.folded else rows
+        self.event_rows = rows = rows.without_repeated() if self.folded else rows
         if chosen:
             at = (at for at in range(len(rows)) if rows[-1 - at] == chosen)
             self.cursor = next(at, -1)
@@ -177,15 +177,19 @@ class EventsPane(RowList):
         return row(
             (f"{what.time} ", f"$foreground 65% {here}".strip()),
             (f"{what.mark} ", "$accent bold"),
-            (what.text, f"{what.style} {here}".strip()),
+            (self._text_of(what), f"{what.style} {here}".strip()),
         )
+
+    def _text_of(self, what: EventRow) -> str:
+        return (self.folded and what.brief) or what.text
 
     def action_choose(self, *, shows_text: bool = True) -> None:
         """Jump to the event under the cursor, and show the whole of a sentence that is cut."""
         if 0 <= self.cursor < self.count():
             chosen = self.event_rows[-1 - self.cursor]
             width = self.scrollable_content_region.width
-            is_cut = self.row_at(self.cursor, width).cell_length > width
+            line = self.row_at(self.cursor, width)
+            is_cut = line.cell_length > width or self._text_of(chosen) != chosen.text
             # An earlier fit of the script ended before this run began.
             at_s = max(chosen.at_s, 0.0)
             self.post_message(self.Chosen(at_s, chosen.text if is_cut and shows_text else ""))

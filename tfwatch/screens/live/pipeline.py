@@ -157,8 +157,8 @@ def _total(view: RunView, table: StageTable) -> Content:
 
 
 def _compare(view: RunView, table: StageTable) -> str:
-    """Return ` < 13.8 compute + host: fully overlapped`; where steps wait, both parts of a step:
-    `; a step: 13.8 compute + host, 9.6 data wait`."""
+    """Return ` < 13.8 compute + host: fully overlapped`; where steps wait `; a step: 13.8 compute +
+    host`."""
     now = view.situation
     part = now.split
     if part is None:
@@ -168,7 +168,7 @@ def _compare(view: RunView, table: StageTable) -> str:
         return f" + {work}: not prepared ahead"
     if table.rate_ms < part.work_mean_ms and not _starves(view):
         return f" < {work}: fully overlapped"
-    return f"; a step: {work}, {units.number(part.wait.mean)} data wait"
+    return f"; a step: {work}"
 
 
 def _stalled(view: RunView) -> bool:

@@ -275,6 +275,7 @@ class LiveScreen(Screen[None]):
         is_roomy = layout_for(self.app.size) is Layout.PANES
         self.knobs.folded = is_roomy and not self._shows_all_settings
         self.events_pane.folded = is_roomy and self.pane != EVENTS
+        self.step_pane.folded = is_roomy and not self._shows_step
         self.step_pane.display = self._is_step_shown and STAGES in shown
         self.pipeline.display = not self._is_step_shown and STAGES in shown
         self.query_one("#upper").display = bool(shown & {SETTINGS, STAGES})

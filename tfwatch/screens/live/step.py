@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.events import StepProfiled
@@ -31,6 +32,8 @@ _TIME, _SHARE, _BAR, _WIDEST_BAR = 8, 5, 4, 24
 _FORWARD, _BACKWARD = "█", "▒"
 #: Below this many rows the head has none.
 _LOW = 8
+#: The least share of a row of the folded pane.
+_MATTERS = 0.1
 
 
 class StepPane(FramedPane):
@@ -38,6 +41,11 @@ class StepPane(FramedPane):
     none."""
 
     TITLE = "step by layer"
+
+    #: Only the parts that matter have rows, without their times; the key e shows all.
+    folded: reactive[bool] = reactive(False, repaint=False)
+
+    watch_folded = FramedPane.repaint_rows
 
     def news(self, view: RunView) -> object:
         newest = view.snapshot.events.newest(StepProfiled)
@@ -55,7 +63,8 @@ class StepPane(FramedPane):
             said = [line for one in (text, *facts) for line in wrap_text(one, width)]
             return [row((line, QUIET_COLOUR)) for line in said[:height]]
         parts = step_rows(profile)[: max(height - (height >= _LOW) - bool(missing), 1)]
-        rows = [self._row(part, parts[0], width) for part in parts]
+        shown = [one for one in parts if not self.folded or one.share >= _MATTERS]
+        rows = [self._row(part, parts[0], width) for part in shown]
         if height >= _LOW:
             rows.insert(0, row((_head(profile), QUIET_COLOUR)))
         return [*rows, row((missing, QUIET_COLOUR))] if missing else rows
@@ -63,15 +72,15 @@ class StepPane(FramedPane):
     def _row(self, part: StepPart, longest: StepPart, width: int) -> Content:
         bar = max(_BAR, min(_WIDEST_BAR, width // 6))
         filled = _bar(part, round(part.share / longest.share * bar))
-        room = max(width - _TIME - _SHARE - bar - 3, 1)
+        time = "" if self.folded else f"{time_text(part.took_ms):>{_TIME}} "
+        room = max(width - len(time) - _SHARE - bar - 2, 1)
         inner = replace(part, name=part.name.rpartition("/")[2]).title
         shorter = replace(part, longest="", place="").text
         texts = (part.text, shorter, part.title, inner)
         text = column(next((one for one in texts if cell_len(one) <= room), inner), room, "…")
         is_first = part is longest
         return row(
-            (f"{time_text(part.took_ms):>{_TIME}} ", "bold" if is_first else ""),
-            (f"{units.percent(part.share):>{_SHARE}} ", "bold" if is_first else ""),
+            (f"{time}{units.percent(part.share):>{_SHARE}} ", "bold" if is_first else ""),
             (f"{filled:<{bar}} ", COMPUTE_COLOUR),
             (text, "bold" if is_first else QUIET_COLOUR),
         )
@@ -85,5 +94,4 @@ def _bar(part: StepPart, cells: int) -> str:
 def _head(profile: StepProfiled) -> str:
     where = "GPU" if profile.on_gpu else "CPU"
     passes = f"{_FORWARD} forward {_BACKWARD} backward"
-    cost = time_text(profile.cost_ms)
-    return f"{where}, step {units.count(profile.step)}: {passes}; cost {cost}"
+    return f"{where}: {passes}; its profile cost {time_text(profile.cost_ms)}"

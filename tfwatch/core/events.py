@@ -52,6 +52,9 @@ ROLES: Final = (
     "other",
 )
 MOST_OPERATIONS: Final = 1500
+#: The operation of a loop of the graph. On a GPU its time is that for which the GPU waits for the
+#: next kernel of the loop.
+LOOP: Final = "While"
 _Role: TypeAlias = Annotated[str, one_of(*ROLES)]
 #: Causes of an experiment that ended with its run: the final setting is that of its last block, and
 #: no answer.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.watch.profile.gpu_planes import CONV, DENSE, GpuProfile
+from tfwatch.core.events import LOOP
 from tfwatch.judge.profile.step_parts import step_parts
 from tfwatch.watch.profile.operations import END
 
@@ -98,6 +99,37 @@ def test_what_the_host_computes_while_the_gpu_idles_is_no_launch_gap(tmp_path: P
     assert (longest.name, longest.op) == ("net_1/sort_1", "EagerPyFunc")
     assert longest.took_ms == pytest.approx(0.4)
     assert profile.gaps_ms == pytest.approx(0.15)
+
+
+def test_an_operation_of_the_host_may_copy_to_the_gpu_and_back(tmp_path: Path) -> None:
+    path = "StatefulPartitionedCall/net_1/odd_1/EagerPyFunc"
+    profile = (
+        GpuProfile()
+        .call(0, 2000)
+        .kernel("sgemm", 10, 10, CONV)
+        .on_host(f"{path}:EagerPyFunc", 30.0, 1000.0)
+    )
+    profile.kernel("MemcpyD2H", 31.0, 2.0, path).kernel("MemcpyH2D", 1028.0, 2.0, path)
+
+    read = profile.kernel("gemm", 1030.0, 20.0, DENSE).read(tmp_path)
+
+    assert {one.op: one.role for one in read.operations}["EagerPyFunc"] == "forward"
+    assert {one.op: one.role for one in read.operations}["MemcpyD2H"] == "copy"
+    assert read.gaps_ms == pytest.approx(0.01)
+
+
+def test_the_time_between_the_kernels_of_a_loop_is_that_of_the_loop(tmp_path: Path) -> None:
+    loop = "StatefulPartitionedCall/net_1/each_1/map/while"
+    profile = GpuProfile().call(0, 2000).kernel("sgemm", 10, 10, CONV)
+    for at_us in (100.0, 200.0, 300.0):
+        profile.kernel("small", at_us, 10.0, f"{loop}/body/_11/net_1/each_1/map/while/Mul:Mul")
+
+    read = profile.kernel("gemm", 400.0, 20.0, DENSE).read(tmp_path)
+
+    of_loop = next(one for one in read.operations if one.op == LOOP)
+    assert (of_loop.role, of_loop.in_loop) == ("forward", True)
+    assert of_loop.took_ms == pytest.approx(0.08 + 2 * 0.09)
+    assert read.gaps_ms == pytest.approx(0.09)
 
 
 def test_what_the_host_computes_beside_the_kernels_takes_no_time_of_the_step(

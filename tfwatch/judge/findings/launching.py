@@ -24,13 +24,12 @@ _CODE = "model.compile(..., steps_per_execution=8, jit_compile=True)"
 
 def find(now: Situation) -> Finding | None:
     """Find the launching of kernels, on an accelerator, as far as it is longer than the rest of
-    compute. That of a recurrent layer without cuDNN is the layer's."""
+    compute. That of a loop is the loop's."""
     part, spent = now.split, now.regime.spent
     if part is None or not now.manifest.accelerated or part.launch_share < LAUNCH_FROM:
         return None
     gaps_ms = _gaps_ms(now, part)
     share = 2 * part.launch_share - 1 if gaps_ms is None else min(gaps_ms / part.compute.mean, 1.0)
-    share *= 1 - now.share_without_cudnn
     why = "longer than the GPU then computes"
     # Kernels run while others are launched: what is over half of compute leaves it idle.
     basis = f"launching takes {units.percent(part.launch_share)} of compute; half is hidden"

@@ -27,7 +27,7 @@ def find(now: Situation) -> Finding | None:
     layers = now.manifest.model.without_cudnn if now.manifest.model else []
     if not layers or not now.manifest.has_cudnn:
         return None
-    share = now.share_without_cudnn
+    share = sum(part.share for part in now.parts_without_cudnn)
     against = list(dict.fromkeys(argument for one in layers for argument in one.against))
     more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
     brief = f"{layers[0].name} ({layers[0].kind}){more} without cuDNN: {', '.join(against)}"

@@ -211,14 +211,12 @@ class Situation:
         return step_parts(self.profile) if self.profile else ()
 
     @property
-    def share_without_cudnn(self) -> float:
-        """The share of compute of recurrent layers that loop on an NVIDIA GPU for want of cuDNN,
-        0 to 1, with the time between their kernels; 0.0 where it is unknown."""
+    def parts_without_cudnn(self) -> tuple[StepPart, ...]:
+        """The parts of a step that are recurrent layers which loop on an NVIDIA GPU for want of
+        cuDNN; none where that is unknown."""
         model = self.manifest.model if self.manifest.has_cudnn else None
         looping = model.without_cudnn if model else ()
-        of_gaps = sum(part.share for part in self.parts if part.role == "gaps")
-        own = sum(part.share for part in self.parts if any(one.has(part.name) for one in looping))
-        return own / (1 - of_gaps) if own else 0.0
+        return tuple(part for part in self.parts if any(one.has(part.name) for one in looping))
 
     @property
     def computes_batches(self) -> bool:

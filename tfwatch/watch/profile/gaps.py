@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import TypeAlias
-
-    #: A begin and an end, picoseconds.
-    Span: TypeAlias = tuple[int, int]
 
 #: The event of a thread that calls a `tf.function`, with its name.
 _CALL = "EagerLocalExecute: __inference_"
 
 
+#: The path of an operation in a loop of the graph, as far as the loop.
+_LOOP = re.compile(r".*?/while(?:_\d+)?(?=/)")
+
+
 class Busy(NamedTuple):
-    """A kernel or a copy on a GPU, in picoseconds. of_call: it belongs to a `tf.function`."""
+    """A kernel or a copy on a GPU, in picoseconds. path: of its operation, where a `tf.function`
+    runs it."""
 
     begin: int
     end: int
-    of_call: bool
+    path: str
+
+
+class Gap(NamedTuple):
+    """A time in which a GPU runs nothing, in picoseconds. loop: the path of the loop in which it
+    waits for the next kernel; empty outside of one."""
+
+    begin: int
+    end: int
+    loop: str
 
 
 def call_begins(host: Iterable[Any]) -> list[int]:
@@ -40,38 +51,34 @@ def begin_ps(line: Any, event: Any) -> int:
     return int(line.timestamp_ns) * 1000 + int(event.offset_ps)
 
 
-def gaps_of(busy: Iterable[Busy], begins: Sequence[int]) -> list[Span]:
+def gaps_of(busy: Iterable[Busy], begins: Sequence[int]) -> list[Gap]:
     """Return the times in which one GPU runs nothing between the first and the last kernel of each
     call, on any of its streams.
 
     A kernel belongs to the call that began last: Keras waits for a step before it calls the next
     one. The time between two calls is data wait and host, and no gap.
     """
-    gaps: list[Span] = []
-    waiting: list[Span] = []
+    gaps: list[Gap] = []
+    waiting: list[Gap] = []
     until, call = 0, -1
     for one in sorted(busy):
         if one.begin > until:
-            waiting.append((until, one.begin))
+            loop = _LOOP.match(one.path)
+            waiting.append(Gap(until, one.begin, loop[0] if loop else ""))
         until = max(until, one.end)
-        if one.of_call:
+        if one.path:
             own = bisect_right(begins, one.begin)
             gaps += waiting if own == call else []
             call, waiting = own, []
     return gaps
 
 
-def length_ps(spans: Iterable[Span]) -> int:
-    """Return the sum of their lengths."""
-    return sum(end - begin for begin, end in spans)
-
-
-def within(span: Span, gaps: Sequence[Span]) -> list[Span]:
-    """Return the parts of a span that lie in gaps, which are in order."""
+def within(begin: int, end: int, gaps: Sequence[Gap]) -> list[Gap]:
+    """Return the parts of gaps that lie in a span; gaps are in order."""
     found = []
-    for begin, end in gaps[max(bisect_right(gaps, span) - 1, 0) :]:
-        if begin >= span[1]:
+    for gap in gaps[max(bisect_right(gaps, (begin,)) - 1, 0) :]:
+        if gap.begin >= end:
             break
-        if end > span[0]:
-            found.append((max(begin, span[0]), min(end, span[1])))
+        if gap.end > begin:
+            found.append(Gap(max(begin, gap.begin), min(end, gap.end), gap.loop))
     return found

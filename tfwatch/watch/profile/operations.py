@@ -9,16 +9,16 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfwatch.core.events import MOST_OPERATIONS, OperationTime, StepProfiled
+from tfwatch.core.events import LOOP, MOST_OPERATIONS, OperationTime, StepProfiled
 from tfwatch.watch.profile.compiled import operations_of_kernels
-from tfwatch.watch.profile.gaps import Busy, begin_ps, call_begins, gaps_of, length_ps, within
-from tfwatch.watch.profile.origins import CALL, Origins
+from tfwatch.watch.profile.gaps import Busy, begin_ps, call_begins, gaps_of, within
+from tfwatch.watch.profile.origins import CALL, COPY, Origins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tfwatch.watch.profile.gaps import Span
+    from tfwatch.watch.profile.gaps import Gap
     from tfwatch.watch.profile.origins import Origin
 
 #: The event of the training's thread after the last profiled step.
@@ -206,7 +206,8 @@ def _device_times(
                 path = path or _statistic(plane, event, known.get("tf_op"))
                 name = plane.event_metadata[event.metadata_id].name
                 times.operations.append(_Time(path or f"{CALL}/{name}", name, event.duration_ps))
-                busy.append(Busy(begin, begin + event.duration_ps, _CALLED in path))
+                called = path if _CALLED in path else ""
+                busy.append(Busy(begin, begin + event.duration_ps, called))
         if times.gaps_ps is not None:
             _add_gaps(times, gaps_of(busy, begins), host)
     if all(map(_has_tensor_cores, planes)):
@@ -214,16 +215,22 @@ def _device_times(
     return times
 
 
-def _add_gaps(times: _Times, gaps: Sequence[Span], host: Sequence[Any]) -> None:
-    """Add the gaps of a GPU; those in which the host computes are the time of its operations."""
-    paths = {one.path for one in times.operations}
-    all_ps, until = length_ps(gaps), 0
+def _add_gaps(times: _Times, gaps: Sequence[Gap], host: Sequence[Any]) -> None:
+    """Add the gaps of a GPU. Those in which the host computes are the time of its operations, and
+    those between the kernels of a loop that of the loop."""
+    paths = {one.path for one in times.operations if not COPY.search(one.op)}
+    left: Counter[str] = Counter()
+    for gap in gaps:
+        left[gap.loop] += gap.end - gap.begin
+    until = 0
     for begin, end, path, op in sorted(_long_operations(host)):
         if path not in paths and end > until:
-            taken_ps = length_ps(within((max(begin, until), end), gaps))
-            times.operations += [_Time(path, op, taken_ps)] if taken_ps else []
-            all_ps, until = all_ps - taken_ps, end
-    times.gaps_ps = (times.gaps_ps or 0) + all_ps
+            for part in within(max(begin, until), end, gaps):
+                times.operations.append(_Time(path, op, part.end - part.begin))
+                left[part.loop] -= part.end - part.begin
+            until = end
+    times.gaps_ps = (times.gaps_ps or 0) + left.pop("", 0)
+    times.operations += [_Time(loop, LOOP, ps) for loop, ps in left.items()]
 
 
 def _long_operations(host: Iterable[Any]) -> Iterator[tuple[int, int, str, str]]:

@@ -76,7 +76,7 @@ class Origins:
         self._operations = _operations_of(graph)
         self._scopes = _scopes_of((*self._operations, *paths))
         self._left = _MOST_LOOKED_UP
-        self._known: dict[str, Origin] = {}
+        self._known: dict[tuple[str, bool], Origin] = {}
         #: The layers of a layer by their names, by its `id`; a model has hundreds.
         self._inner: dict[int, dict[str, Any]] = {}
 
@@ -87,11 +87,12 @@ class Origins:
 
     def of(self, path: str, op: str) -> Origin:
         """Return the origin of an operation."""
-        if path not in self._known:
+        key = path, bool(COPY.search(op))  # an operation copies what it works on too
+        if key not in self._known:
             found = self._find(path, op)
             in_loop = found.name in self._loops or _LOOP in _in_function(path)
-            self._known[path] = replace(found, in_loop=in_loop)
-        return self._known[path]
+            self._known[key] = replace(found, in_loop=in_loop)
+        return self._known[key]
 
     def _find(self, path: str, op: str) -> Origin:
         parts, is_backward = _parts(path)

@@ -112,24 +112,33 @@ class Regime:
         return min(seconds / self.judged_s, 1.0) if self.judged_s > 0 else 0.0
 
     def typical_s(self, part: str) -> float:
+        """Return the seconds of a part that an epoch takes, for all: of many the mean, without what
+        is far above the median; of few what recurs in each."""
+        values = self._newest(part)
+        if len(values) < _MANY:
+            return self.recurring_s(part)
+        largest = _OUTLIER * values[(len(values) - 1) // 2]
+        return self._of_all(part, sum(min(value, largest) for value in values) / len(values))
+
+    def recurring_s(self, part: str) -> float:
         """Return the seconds of a part that recur in each epoch, for all: the lower quartile of the
-        newest ones, of many the mean, without what is far above the median; epochs that took
-        longer, or were cut short, are no property of the training.
+        newest ones; epochs that took longer, or were cut short, are no property of the training.
 
         The median of two epochs still held the 1.8 s for which one of them waited for tf.data's
         autotuning thread.
         """
+        values = self._newest(part)
+        return self._of_all(part, values[(len(values) - 1) // 4] if values else math.inf)
+
+    def _newest(self, part: str) -> list[float]:
+        """Return the seconds of the newest whole epochs, the least first."""
         most = max((epoch.steps for epoch in self.newest), default=0)
         whole = (epoch for epoch in self.newest if 2 * epoch.steps >= most > 0)
-        values = sorted(getattr(epoch, part) for epoch in whole)
+        return sorted(getattr(epoch, part) for epoch in whole)
+
+    def _of_all(self, part: str, usual_s: float) -> float:
         total: float = getattr(self.spent, part)
-        if not values:
-            return total
-        usual: float = values[(len(values) - 1) // 4]
-        if len(values) >= _MANY:
-            largest = _OUTLIER * values[(len(values) - 1) // 2]
-            usual = sum(min(value, largest) for value in values) / len(values)
-        return min(total, usual * self.epochs)
+        return min(total, usual_s * self.epochs) if self.epochs else total
 
     def code_in(self, *phases: str) -> list[CodeTime]:
         """Return the places of these phases, the most seconds first."""

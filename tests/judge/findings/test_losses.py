@@ -573,7 +573,7 @@ def test_a_run_without_a_large_loss_is_well() -> None:
 @pytest.mark.parametrize(
     ("spent", "losses"),
     [
-        ({"data_wait_s": 2.9, "first_batch_s": 1.0}, {"input-bound": 1.29, "first-batch": 1.0}),
+        ({"data_wait_s": 2.9, "first_batch_s": 1.0}, {"input-bound": 1.29, "first-batch": 0.899}),
         ({"data_wait_s": 9.0, "unaccounted_s": 20.0}, {"input-bound": 0.0}),
     ],
     ids=["9 % are given back", "less than 5 % are"],
@@ -595,6 +595,41 @@ def test_a_run_that_waits_for_a_fifth_of_its_time_is_not_well(
     found = find_losses(changed(now, manifest=two))
 
     assert {one.kind: one.lost_s for one in found} == pytest.approx(losses)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "computed_s", "waits_s", "lost_s"),
+    [
+        pytest.param(10, 10.0, (0.05, 0.4), None, id="a single iterator waits as long at its end"),
+        pytest.param(1000, 1000.0, (0.05, 0.4), 225 - 60, id="and for a minute at most"),
+        pytest.param(2500, 10.0, (0.01, 0.03), 50 - 4, id="that of a short run not for long"),
+        pytest.param(10, 10.0, (0.2, 0.2), 2.0, id="what each epoch takes is given back"),
+    ],
+)
+def test_longer_epochs_give_no_wait_back_that_a_single_iterator_has_too(
+    epochs: int, computed_s: float, waits_s: tuple[float, ...], lost_s: float | None
+) -> None:
+    newest = tuple(TimeSpent(steps=100, first_batch_s=wait_s) for wait_s in waits_s * 5)
+    first_s = epochs * sum(waits_s) / len(waits_s)
+    now = losing(compute_s=computed_s, first_batch_s=first_s, epochs=epochs, newest=newest)
+
+    lost = [one.lost_s for one in find_losses(now) if one.kind == "first-batch"]
+
+    assert lost == ([] if lost_s is None else [pytest.approx(lost_s)])
+
+
+def test_longer_epochs_give_no_work_of_the_slowest_stage_back() -> None:
+    table = StageTable(0, (Stage("map(load)", "MapAndBatch", 180.0, 1.0),), wait_cores=1.0)
+    now = losing(
+        data_wait_s=10.0,
+        first_batch_s=3.0,
+        split=split(100.0, 100.0, 0.0),
+        stages=table.with_bottleneck(2, 0.0, 100.0, 100.0),
+    )
+
+    (lost_s,) = (one.lost_s for one in find_losses(now) if one.kind == "first-batch")
+
+    assert lost_s == pytest.approx(3.0 - 10 * 0.08)
 
 
 def test_a_loss_below_a_tenth_comes_after_the_limit_of_the_steps() -> None:

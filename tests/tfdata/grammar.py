@@ -594,7 +594,7 @@ class Source:
 def as_bytes(batch: Any) -> Any:
     """Return the tensors of a batch, bit for bit."""
     parts = [np.asarray(part) for part in tf.nest.flatten(batch, expand_composites=True)]
-    return tuple((part.dtype.name, part.shape, _content(part)) for part in parts)
+    return tuple((part.dtype.str, part.shape, _content(part)) for part in parts)
 
 
 def _content(part: Any) -> Any:

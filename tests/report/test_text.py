@@ -208,7 +208,7 @@ def test_hostile_text_stays_in_its_line(tmp_path: Path) -> None:
 
 def test_the_bar_has_the_three_largest_parts_and_fits_a_terminal() -> None:
     spent = TimeSpent(
-        compute_s=41.0, data_wait_s=38.0, host_s=6.0, validation_s=10.0, epoch_end_s=5.0
+        compute_s=41.0, data_wait_s=38.0, host_s=6.0, first_batch_s=10.0, epoch_end_s=5.0
     )
 
     bar = time_bar(spent)
@@ -218,6 +218,12 @@ def test_the_bar_has_the_three_largest_parts_and_fits_a_terminal() -> None:
     )
     assert len(bar) <= 79
     assert time_bar(TimeSpent()) == ""
+
+
+def test_validation_is_a_part_of_its_own() -> None:
+    spent = TimeSpent(compute_s=38.0, first_batch_s=8.0, validation_s=42.0, epoch_end_s=12.0)
+
+    assert time_bar(spent).endswith("  = compute 38 %, : validation 42 %, . between epochs 20 %")
 
 
 def test_a_part_of_next_to_nothing_is_not_in_the_bar() -> None:

@@ -52,9 +52,16 @@ _LEAST_SHARE = 0.02
 #: A shorter part reads as 0.0 s.
 _LEAST_S = 0.05
 #: The fill of a part in the bar.
-_FILL = {"compute": "=", "data wait": "#", "between epochs": ".", "compile": "~"}
+_FILL = {
+    "compute": "=",
+    "data wait": "#",
+    "validation": ":",
+    "between epochs": ".",
+    "compile": "~",
+}
 _OTHER_FILL = "-"
-_BETWEEN = ("first_batch_s", "validation_s", "epoch_end_s")
+#: Between epochs beside validation, which is a part of its own: as the words of findings are.
+_BETWEEN = ("first_batch_s", "epoch_end_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +187,8 @@ def time_parts(total: TimeSpent) -> list[Part]:
 
 
 def largest_parts(total: TimeSpent) -> list[Part]:
-    """Return the three largest parts of a run's time, in the order of display; time between epochs
-    is one part."""
+    """Return the three largest parts of a run's time, in the order of display; first batches and
+    the ends of epochs are one part."""
     parts = [one for one in time_parts(total) if f"{one.kind}_s" not in _BETWEEN]
     between_s = sum(getattr(total, field) for field in _BETWEEN)
     if between_s > 0:

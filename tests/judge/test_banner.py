@@ -21,7 +21,7 @@ from tfwatch.core.events import RunEnded, StallLocated, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.judge.banner import banner as make_banner
 from tfwatch.judge.banner import moment_text, stall
-from tfwatch.judge.findings.finding import Tone
+from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.judge.machine import MachineFigures
 from tfwatch.judge.other_programs import OtherPrograms
 from tfwatch.judge.regime import Regime
@@ -257,6 +257,24 @@ def test_a_request_during_a_stall_appears_in_the_advice() -> None:
 
     assert word == "NO BATCH FOR 20.3 s"
     assert advice == "Requested: prefetch 4; it waits for the current batch. q is safe."
+
+
+@pytest.mark.parametrize(
+    ("advice", "shown"),
+    [
+        ("w, from the next epoch: workers=4", "workers auto requested, from epoch 5"),
+        ("w and m, from the next epoch: workers=4", "workers auto requested, from epoch 5; m too"),
+        ("more workers for the PyDataset", "more workers for the PyDataset"),
+    ],
+    ids=["the advised key", "one of two", "another one"],
+)
+def test_a_request_that_waits_for_an_epoch_stands_in_place_of_its_advice(
+    advice: str, shown: str
+) -> None:
+    now = changed(RUNNING, deferred={"workers": ("auto", "requested, from epoch 5")})
+    loss = Finding("input-bound", "STARVING 82 %", "each step waits for data", advice)
+
+    assert make_banner(now, (loss,)).advice == shown
 
 
 def test_a_killed_run_shows_the_last_evidence() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.knobs import knob_name
+from tfwatch.core.knobs import KNOBS, knob_name
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects.wording import (
     autopilot_parts,
@@ -52,7 +52,7 @@ def banner(now: Situation, losses: Sequence[Finding], before: Finding | None = N
     regime before, which stands until then.
     """
     state = next((result for check in _STATES if (result := check(now))), None)
-    finding = state or (losses[0] if losses else _measuring(now, before))
+    finding = state or _with_request(now, losses[0] if losses else _measuring(now, before))
     if now.last_losses and not finding.remark:  # a failed or killed run: its cause comes first
         last = now.last_losses[0]
         finding = replace(finding, remark=f"{last.word}; {last.advice}", code=last.code)
@@ -64,6 +64,21 @@ def banner(now: Situation, losses: Sequence[Finding], before: Finding | None = N
         )
         return replace(finding, advice=missing)
     return finding
+
+
+def _with_request(now: Situation, finding: Finding) -> Finding:
+    """Return a finding that advises settings, with those that are requested and take effect with an
+    epoch: `workers auto requested, from epoch 3`."""
+    advised = [knob for knob in KNOBS.values() if finding.advises(knob)]
+    requested = [
+        " ".join([knob.label, *now.deferred[knob.name]])
+        for knob in advised
+        if knob.name in now.deferred
+    ]
+    if not requested:
+        return finding
+    others = " and ".join(knob.key for knob in advised if knob.name not in now.deferred)
+    return replace(finding, advice="; ".join([*requested, *([f"{others} too"] if others else [])]))
 
 
 def _with_loss(now: Situation, finding: Finding) -> Finding:

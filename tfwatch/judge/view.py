@@ -10,6 +10,7 @@ import numpy as np
 
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import (
+    EpochStarted,
     ExperimentEnded,
     PipelineSwitched,
     without_experiments,
@@ -347,6 +348,7 @@ class Follower:
             last_losses=self._judge_ended(snapshot) if snapshot.life.is_over else None,
             shuffle=self._log.shuffle if now.epoch_begins else None,
             asked=_asked(snapshot, knobs),
+            deferred=_deferred(snapshot, knobs),
             better=find_better_settings(
                 comparisons,
                 snapshot.events.of(ExperimentEnded),
@@ -371,11 +373,23 @@ def _experiment(snapshot: Snapshot) -> RunningExperiment | None:
 
 
 def _asked(snapshot: Snapshot, knobs: dict[str, KnobState]) -> dict[str, str]:
-    """The requests for the next batch; one that waits for an epoch to begin stands beside its
-    knob."""
-    asked = {knob: state.asked for knob, state in knobs.items() if state.asked is not None}
+    """The requests for the next batch."""
     return {
-        knob: value
-        for knob, value in asked.items()
-        if not snapshot.manifest.epochs_until(knob, value)
+        knob: state.asked
+        for knob, state in knobs.items()
+        if state.asked is not None and not snapshot.manifest.epochs_until(knob, state.asked)
     }
+
+
+def _deferred(snapshot: Snapshot, knobs: dict[str, KnobState]) -> dict[str, tuple[str, str]]:
+    """The requests that wait for an epoch to begin: the value, and `requested, from epoch 3`."""
+    asked = [state for state in knobs.values() if state.asked is not None]
+    starts, last = snapshot.events.of(EpochStarted) if asked else (), snapshot.manifest.epochs
+    texts = {}
+    for state in asked:
+        if epochs := snapshot.manifest.epochs_until(state.knob, state.coming):
+            first = epochs + sum(event.at_ns / 1e9 <= state.asked_s for event in starts)
+            is_late = last and first > last
+            words = f"{'too late' if is_late else 'requested'}, from epoch {first}"
+            texts[state.knob] = state.coming, words
+    return texts

@@ -187,8 +187,10 @@ class Situation:
     shuffle: tuple[int, int] | None = None
     #: Seconds since stop was requested.
     stopping_s: float | None = None
-    #: Settings that were requested and are not yet in effect.
+    #: Settings that were requested for the next batch and are not yet in effect.
     asked: Mapping[str, str] = field(default_factory=dict)
+    #: Those that take effect with an epoch: the value, and `requested, from epoch 3`.
+    deferred: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     #: The faster value of each setting that the run measured as slower, by knob and value.
     better: Mapping[tuple[str, str], str] = field(default_factory=dict)
     experiment: RunningExperiment | None = None

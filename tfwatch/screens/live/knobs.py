@@ -12,7 +12,7 @@ from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.core.events import AUTOPILOT, EpochStarted, ExperimentEnded
+from tfwatch.core.events import AUTOPILOT, ExperimentEnded
 from tfwatch.core.knobs import CACHE, DEFAULT, KNOBS, Knob, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects import switching_state
@@ -173,12 +173,9 @@ def _status(view: RunView, state: KnobState) -> str:
 
 
 def _waiting(view: RunView, state: KnobState) -> str:
-    """Return `requested, from epoch 3`, or `requested 10:17:11, waits for the current batch`."""
-    if epochs := view.snapshot.manifest.epochs_until(state.knob, state.coming):
-        starts = view.snapshot.events.of(EpochStarted)
-        begun = sum(event.at_ns / 1e9 <= state.asked_s for event in starts)
-        first, last = begun + epochs, view.snapshot.manifest.epochs
-        return f"{'too late' if last and first > last else 'requested'}, from epoch {first}"
+    """Return `requested, from epoch 3`, or `requested, waits for the current batch`."""
+    if deferred := view.situation.deferred.get(state.knob):
+        return deferred[1]
     if view.situation.phase is Phase.STARTING:
         return "requested, applies at start"
     return "requested, waits for the current batch"

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.commands import exit_code, trainings_asked
 from tests.runs.requested import planned
@@ -215,15 +216,16 @@ def test_every_option_of_a_training_is_passed_on_and_the_others_are_the_workload
     asked = trainings_asked(monkeypatch)
     words = (
         f"train cnn --steps 7 --runs-dir {tmp_path}/runs --theme light --switch 1:prefetch=off"
-        " --batch-size 8 --switch 2:workers=auto --autopilot"
+        " --batch-size 8 --switch 2:workers=auto --autopilot --allow random-draws"
         " --eager --json"
     )
     assert exit_code(*words.split()) == 0
     (options,) = asked
     assert options.script == [str(script_of("cnn")), "--batch-size", "8", "--eager"]
-    assert options.switches == (planned(1, "prefetch", "off"), planned(2, "workers", "auto"))
+    switches = (planned(1, "prefetch", "off"), planned(2, "workers", "auto"))
+    assert options.switches == tuple(replace(one, random_draws=True) for one in switches)
     assert (options.steps, options.theme) == (7, "light")
-    assert options.job == Autopilot()
+    assert options.job == Autopilot(random_draws=True)
     assert (options.is_workload, options.headless, options.as_json) == (True, True, True)
     assert options.runs_dir == tmp_path / "runs"
 

@@ -79,6 +79,16 @@ def test_what_is_fed_already_is_left_as_it_is() -> None:
     assert not training.events(PipelineSwitched)
 
 
+@pytest.mark.parametrize("random_draws", [False, True])
+def test_maps_that_draw_random_numbers_run_in_parallel_by_consent(random_draws: bool) -> None:
+    plant = Plant(data_ms=40, compute_ms=5, accelerated=True, cores=16)
+    training = of_plant(plant, switchable=["prefetch"], workers_ask=True)
+    Autopilot(random_draws).run(training.driver())
+    training.train(100)
+    assert (training.settings[-1]["workers"] != Knobs().workers) == random_draws
+    assert (plant.step_ms(training.settings[-1]) < 10) == random_draws
+
+
 def test_no_buffer_is_asked_for_that_the_limit_does_not_bear() -> None:
     plant = replace(GPU, batch_bytes=7e8)
     training = flown(plant)

@@ -45,9 +45,13 @@ _KNOBS = frozenset({PREFETCH, WORKERS, *COPY_KNOBS})
 
 @dataclass(frozen=True, slots=True)
 class Autopilot:
-    """Finds the best values of the knobs, with buffers of a quarter of the free memory at most."""
+    """Finds the best values of the knobs, with buffers of a quarter of the free memory at most.
+
+    random_draws: it tries workers also where they need consent, as a map draws random numbers.
+    """
 
     name: ClassVar[str] = "autopilot"
+    random_draws: bool = False
 
     def run(self, driver: Driver) -> None:
         """Run the autopilot. The run continues with the settings that are proved to help.
@@ -55,12 +59,12 @@ class Autopilot:
         Raises:
             Interrupt: the request is over before the start.
         """
-        _AutopilotJob(driver).run()
+        _AutopilotJob(driver, random_draws=self.random_draws).run()
 
 
 class _AutopilotJob:
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+    def __init__(self, driver: Driver, *, random_draws: bool) -> None:
+        self._driver, self._random_draws = driver, random_draws
         self._began = 0
         self._memory_bytes = math.nan
         self._search: AutopilotSearch | None = None
@@ -123,7 +127,8 @@ class _AutopilotJob:
         undone = {knob: search.knobs[knob] for knob in self._tried_knobs}
         self._tried_knobs |= move.settings.keys()
         try:
-            first = self._driver.switch({**undone, **move.settings}, AUTOPILOT)
+            asked = {**undone, **move.settings}
+            first = self._driver.switch(asked, AUTOPILOT, random_draws=self._random_draws)
             self._tried_knobs = set(move.settings)
             is_kept, after = self._judged(search, move, first)
             reason = search.reason
@@ -177,12 +182,14 @@ class _AutopilotJob:
 
     def _limits(self) -> SearchLimits:
         manifest = self._driver.snapshot.manifest
+        asks = self._random_draws and manifest.needs_consent(WORKERS)
+        more = {WORKERS} if asks else set()
         waits = {WORKERS} if manifest.workers_from_epoch else set()
         return SearchLimits(
             memory_bytes=self._memory_bytes,
             batch_bytes=manifest.batch_bytes,
             cores=cores_of(manifest),
-            switchable=(_KNOBS & frozenset(manifest.switchable)) - waits,
+            switchable=(_KNOBS & frozenset(manifest.switchable) | more) - waits,
             accelerated=manifest.accelerated,
         )
 

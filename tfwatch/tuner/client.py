@@ -285,9 +285,10 @@ class Driver:
 
     # -- asking -----------------------------------------------------------------------------------
 
-    def switch(self, settings: Mapping[str, str], by: str) -> int:
+    def switch(self, settings: Mapping[str, str], by: str, *, random_draws: bool = False) -> int:
         """Request settings and wait until they are in effect. Returns the first step that they are
-        judged by, after those in which the new pipeline settles.
+        judged by, after those in which the new pipeline settles. random_draws: as of
+        `SwitchRequest`.
 
         Raises:
             Interrupt: the job is over; a user's own switch is never overridden.
@@ -297,7 +298,7 @@ class Driver:
         known = len(self.snapshot.events)
         due = {knob: value for knob, value in settings.items() if self.knobs[knob] != value}
         for knob in sorted(due):
-            self._request(knob, due[knob], by)
+            self._request(knob, due[knob], by, random_draws=random_draws)
         self.wait(lambda _: due.keys() <= self._answers(known, due).keys())
         answers = self._answers(known, due).values()
         for answer in answers:
@@ -329,8 +330,9 @@ class Driver:
         self._read_requests()
         return knob in self._user_knobs
 
-    def _request(self, knob: str, value: str, by: str) -> None:
-        self.send(SwitchRequest(knob, value, by, after=self._requests.offset))
+    def _request(self, knob: str, value: str, by: str, *, random_draws: bool = False) -> None:
+        after = self._requests.offset
+        self.send(SwitchRequest(knob, value, by, after=after, random_draws=random_draws))
 
 
 def settling_steps(knobs: Mapping[str, str]) -> int:

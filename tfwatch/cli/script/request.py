@@ -86,7 +86,8 @@ def request_of(args: argparse.Namespace) -> RunOptions:
     is_workload = is_train or (is_test and script[0] in list_workloads())
     if is_workload:
         script[0] = str(workload_script(script[0]))
-    job: TunerJob | None = Autopilot() if args.autopilot else None
+    random_draws = bool(args.allow)
+    job: TunerJob | None = Autopilot(random_draws) if args.autopilot else None
     if is_test:
         knob, values = args.knob
         job = Experiment(knob, values, args.budget, ends=True)
@@ -104,7 +105,7 @@ def request_of(args: argparse.Namespace) -> RunOptions:
         quiet=args.quiet,
         as_json=args.json,
         steps=args.steps,
-        switches=tuple(replace(one, random_draws=bool(args.allow)) for one in args.switch),
+        switches=tuple(replace(one, random_draws=random_draws) for one in args.switch),
         explain=args.explain,
         job=job,
     )

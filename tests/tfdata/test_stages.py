@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -219,6 +221,31 @@ def test_the_stages_are_read_again_soon_after_an_epochs_first_reading(
     wait_until(lambda: len(waits) == 5)
 
     assert waits == [0.2, 0.2, 1.0, 0.2, 1.0]
+
+
+def test_expensive_readings_of_short_epochs_come_in_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two readings within an epoch show its work; the rest after them keeps to the budget."""
+    batches = tf.data.Dataset.range(1000).map(decode)
+    held, writer, reader, clock = begin(iter(batches))
+    waits: list[float] = []
+    spent_ns = itertools.count(0, 2_000_000)
+    monkeypatch.setattr(writer, "clock", replace(clock.clock, thread_ns=lambda: next(spent_ns)))
+
+    def sleep(wait_s: float) -> bool:
+        waits.append(wait_s)
+        if wait_s > 0.2:
+            held.batches = iter(batches)
+        next(held.batches)
+        return len(waits) == 6
+
+    monkeypatch.setattr(reader, "_sleep", sleep)
+    reader.start()
+    wait_until(lambda: len(waits) == 6)
+
+    assert waits == pytest.approx([0.2, 0.2, 1.0, 0.2, 2.0, 0.2])
+    assert not events_of(recorded(writer), SensorMissing)
 
 
 def test_epochs_that_end_before_the_next_reading_are_reported_as_the_reason() -> None:

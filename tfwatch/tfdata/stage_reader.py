@@ -111,7 +111,7 @@ class StageReader:
             self._thread.join(timeout=_JOIN_S)
 
     def _run(self) -> None:
-        wait_s, cost_s = _SAMPLE_PERIOD_S, 0.0
+        wait_s, cost_s, owed_s = _SAMPLE_PERIOD_S, 0.0, 0.0
         spent_ns = self._writer.clock.thread_ns()
         with fails_open(lambda why: self._report(f"the thread that reads it stopped: {why}", "")):
             while not self._sleep(wait_s) and self._iterators() is not None:
@@ -119,11 +119,19 @@ class StageReader:
                 now_ns = self._writer.clock.thread_ns()
                 before_s, cost_s = cost_s, (now_ns - spent_ns) / 1e9
                 # A single expensive reading, as a pipeline's first, does not delay the next ones.
-                wait_s = max(self._period_s(rows), min(before_s, cost_s) / _SHARE)
+                owed_s += min(before_s, cost_s) / _SHARE
+                wait_s = self._period_s(rows)
+                if not self._is_begin:
+                    wait_s, owed_s = max(wait_s, owed_s), 0.0
                 spent_ns = now_ns
 
+    @property
+    def _is_begin(self) -> bool:
+        """True after an epoch's first reading, unless the one before it was of another epoch's."""
+        return self._epochs_met % 2 == 1
+
     def _period_s(self, rows: int) -> float:
-        if not self._reported and (self._epochs_met or not self._numbers):
+        if self._is_begin or not (self._reported or self._numbers):
             return _SAMPLE_PERIOD_S
         is_long = self._writer.now_ns() > _EVERY_SECOND_NS
         return max(PERIOD_S, is_long * rows * STAGE.itemsize / _BYTES_PER_S)

@@ -152,7 +152,8 @@ class Machine(TypedDict, total=False):
     cores: CoreCount
     memory_bytes: Bytes
     cores_allowed: Cores | None
-    #: Types of 16 bits that the CPU has instructions for, `float16` and `bfloat16`; None: unknown.
+    #: Types of 16 bits that TensorFlow computes with instructions of the CPU, `float16` and
+    #: `bfloat16`; None: unknown.
     cpu_types: list[str] | None
     memory_limit_bytes: Bytes | None
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 #: The share of a step from which on this is its limit, and the part of it that XLA gives back: two
 #: LSTMs and two GRUs of 30 and 60 time steps took 0.34, 0.54, 0.55 and 0.96 of their time on two
-#: cores, three later ones 0.29 to 0.41; unrolled 0.60 to 1.05, and up to 7 s to compile. Four times
-#: the batch took an LSTM 1.1. On an H200 it gave back 0.71, 0.69 and 0.80 of the time of a
-#: `tf.map_fn`, whose loop was 0.85 of it.
-_LEAST, _RECOVERED = 0.3, 0.7
+#: cores, three later ones 0.29 to 0.41, six on two cores of a Xeon 0.71 to 0.90; unrolled 0.60 to
+#: 1.05, and up to 7 s to compile. Four times the batch took an LSTM 1.1. On an H200 three steps of
+#: a `tf.map_fn` took 0.20 to 0.31 of their time.
+_LEAST, _RECOVERED = 0.3, 0.8
 #: Seconds for which XLA compiles the step once: 1.8 for a GRU, with little beside it.
 _COMPILES_S = 2.0
 _ADVICE = "jit_compile=True, or larger batches: fewer, larger operations"

@@ -53,7 +53,7 @@ from tests.bench.runner import (
     run_tfwatch,
     spread_text,
 )
-from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.events import AutopilotEnded, PipelineSwitched
 from tfwatch.core.knobs import DEFAULT, DEVICE_PREFETCH, OFF, PINNED, PREFETCH, WORKERS
 from tfwatch.judge.effects.interval import estimate_ratio
 from tfwatch.runs.run import open_run
@@ -115,8 +115,9 @@ class Program:
             self._add(kind, batch, number, line=" ".join(lines), **done.row())
 
     def _autopilot(self, kind: str, batch: int, number: int) -> None:
-        reached, step_ms = _with_autopilot(kind, batch)
-        self._add(kind, batch, number, arm="live", line=" ".join(reached), all=[step_ms, None])
+        reached, step_ms, why = _with_autopilot(kind, batch)
+        row = {"line": " ".join(reached), "all": [step_ms, None], "why": why}
+        self._add(kind, batch, number, arm="live", **row)
         arms = [("as written", ()), *(("by hand", one) for one in HANDS[kind]), ("pasted", reached)]
         for arm, lines in arms:
             done = self._fit(kind, batch, PART, lines, None)
@@ -141,8 +142,9 @@ class Program:
         self._rows.add({"kind": kind, "batch": batch, "round": number, **row})
 
 
-def _with_autopilot(kind: str, batch: int) -> tuple[tuple[str, ...], float]:
-    """Return the settings that the autopilot reaches in a script, and its step then, ms."""
+def _with_autopilot(kind: str, batch: int) -> tuple[tuple[str, ...], float, str]:
+    """Return the settings that the autopilot reaches in a script, its step then, ms, and why it
+    ends."""
     script = Path(pasted_fits.__file__)
     with tempfile.TemporaryDirectory() as folder:
         words = ("run", "--headless", "--autopilot", "--allow", "random-draws", script)
@@ -151,10 +153,11 @@ def _with_autopilot(kind: str, batch: int) -> tuple[tuple[str, ...], float]:
         (path,) = (one.parent for one in Path(folder).glob("*/run.json"))
         run = open_run(path)
         step_ms = np.diff(run.steps["start_ns"][-_REACHED:]) / 1e6
+        (ended,) = run.events.of(AutopilotEnded)
     settings = {one.knob: one.new for one in run.events.of(PipelineSwitched)}
     kept = {knob: settings.get(knob, DEFAULT) for knob in _ORDER}
     lines = (f"{knob}={value}" for knob, value in kept.items() if value not in (DEFAULT, OFF))
-    return tuple(lines), float(np.median(step_ms))
+    return tuple(lines), float(np.median(step_ms)), ended.reason
 
 
 # -- the tables -----------------------------------------------------------------------------------
@@ -222,7 +225,7 @@ def print_reached(rows: Sequence[dict[str, Any]]) -> None:
         own = [row for row in rows if (row["kind"], row["batch"]) == (kind, batch)]
         ms = {arm: _best(own, arm) for arm in columns}
         ratios = ms["live"] / ms["pasted"], ms["pasted"] / ms["by hand"]
-        lines = {row["line"] or "nothing" for row in own if row["arm"] == "live"}
+        lines = {row["line"] or row["why"] for row in own if row["arm"] == "live"}
         print_row(
             f"{kind}, {batch}",
             *(f"{one:.2f}" for one in (*ms.values(), *ratios)),

@@ -220,7 +220,8 @@ def test_no_step_is_forecast_below_its_copy_compute_and_host() -> None:
     ("cores", "used", "free", "step_ms", "high_ms"),
     [
         pytest.param(2, 1.5, 0.5, 1.5 * 23.8 / 2, 1.5 * 23.8 / 2, id="all of two cores"),
-        pytest.param(6, 3, 1, 3 * 23.8 / 5, 3 * 23.8 / 4, id="others yield half of what they use"),
+        pytest.param(4, 1.5, 0, 1.5 * 23.8 / 2, 23.8, id="others yield up to a half"),
+        pytest.param(6, 3, 1, 3 * 23.8 / 4, 3 * 23.8 / 4, id="it has its half"),
         pytest.param(8, 1.0, 7.0, 13.8, 13.8, id="cores enough"),
     ],
 )

@@ -57,8 +57,9 @@ _CACHED = 0.3
 _MEASURED, _BY_STAGES, _GUESSED, _UNSEEN = 0.05, 0.1, 0.5, 0.85
 #: A prefetch buffer that is fuller than this share is not the limit.
 _FULL = 0.5
-#: The share that a training gets of the cores in use by other programs, as threads of one priority
-#: share them.
+#: The share that a training gets of the cores that it and other programs use, as programs of one
+#: priority share them. In ten pairs of epochs on two busy cores, of which it had half, a parallel
+#: map of JPEGs was 1.02 times as fast.
 _YIELDED = 0.5
 #: The most that more workers lengthen a step on a CPU with no free core.
 _CROWDED = 1.4
@@ -364,9 +365,9 @@ def _on_shared_cores(
     if math.isnan(used) or math.isnan(free):
         return found if accelerated else replace(found, high_ms=max(found.high_ms, now_ms))
     others = max(evidence.cores - used - free, 0.0)
+    fair = max(_YIELDED * (used + others), used)
     likely_ms, worst_ms = (
-        min(used * now_ms / max(used + more, 1e-3), now_ms)
-        for more in (free + _YIELDED * others, free)
+        min(used * now_ms / max(most + free, 1e-3), now_ms) for most in (fair, used)
     )
     return Prediction(
         step_ms=max(found.step_ms, likely_ms),

@@ -60,6 +60,13 @@ def test_a_call_is_cut_before_it_or_behind_it() -> None:
     assert shorten_clauses("slow: Data(workers=4, several=True), so that", 34) == "slow"
 
 
+def test_the_name_of_a_stage_of_two_is_not_cut() -> None:
+    slow = "waits for data: map(load), batch(16) runs serially, on one core"
+    assert shorten_clauses(slow, 60) == "waits for data: map(load), batch(16) runs serially"
+    assert shorten_clauses(slow, 30) == "waits for data"
+    assert shorten_clauses("waits: shuffle, repeat takes 9 ms", 20) == "waits"
+
+
 def test_the_highest_rank_goes_first() -> None:
     parts = [(0, Content("aa")), (2, Content("bb")), (1, Content("cc"))]
 

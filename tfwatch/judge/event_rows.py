@@ -101,12 +101,13 @@ def _describe_epoch(
     event: facts.EpochEnded, snapshot: Snapshot, *, is_brief: bool = False
 ) -> RowText:
     """Describe an epoch: its steps, then its losses and a metric, validation first: a narrow pane
-    cuts the end. is_brief: with one loss alone."""
+    cuts the end. is_brief: with its step time and one loss alone."""
     sees_wait = snapshot.manifest.sees_data_wait
     figures = _steps_of_epoch(snapshot.epochs, event, sees_wait=sees_wait)
     metrics = sorted(event.metrics.items(), key=lambda item: _METRICS.get(item[0], len(_METRICS)))
-    most = 1 if is_brief else len(_METRICS)
-    figures += [f"{metric_name(name)} {value:.4g}" for name, value in metrics[:most]]
+    if is_brief:
+        figures, metrics = figures[:1], metrics[:1]
+    figures += [f"{metric_name(name)} {value:.4g}" for name, value in metrics[: len(_METRICS)]]
     validations = reversed(snapshot.events.of(facts.ValidationEnded))
     validation = next((one for one in validations if one.epoch == event.epoch), None)
     if validation and not is_brief:
@@ -389,9 +390,8 @@ class EventRows(Sequence[EventRow]):
         match what:
             case facts.PipelineSwitched() if known := self._switches.get((what.step, what.knob)):
                 is_beside = bool(beside_switch(self._snapshot, what.at_ns))
-                effect = wording.brief_outcome_text(known)
                 beside = ", beside other programs" * is_beside
-                return f"{what.change.words} at step {units.count(what.step)}: {effect}{beside}"
+                return f"{what.change.words}: {wording.brief_outcome_text(known)}{beside}"
             case facts.EpochEnded():
                 return _describe_epoch(what, self._snapshot, is_brief=True)[1]
             case Stall():

@@ -37,7 +37,8 @@ _LONGEST = 4000
 _FOLDERS = re.compile(r"[^\s/]*/(?:[^\s/]+/)*(?=[^\s/]+\.py:\d)")
 _ASIDE = re.compile(r" \([^()]*\)(?=[;,]|$)")
 _PART = re.compile("; | - ")
-_WITHIN = re.compile(", |: ")
+#: The comma in `map(load), batch(16)`, a stage of two, ends no phrase.
+_WITHIN = re.compile(r", (?!\w+\(|(?:batch|repeat)\b)|: ")
 
 #: One styled piece of a row: its text and a style, e.g. `$warning bold`.
 Part = tuple[str, str]

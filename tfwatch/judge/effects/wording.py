@@ -99,8 +99,11 @@ def outcome_text(switch: Comparison, *, has_steps: bool = True) -> str:
 
 
 def brief_outcome_text(switch: Comparison) -> str:
-    """Return `1.68 x faster`: the outcome without its interval and its steps."""
-    return outcome_text(switch).partition(" (")[0] if switch.settled else steps_text(switch)
+    """Return `1.68 x faster`: the outcome without its interval, its steps and its parts."""
+    if switch.effect is None:
+        return outcome_text(switch)
+    claim = estimate_text(switch.effect.estimate).partition(" (")[0]
+    return claim if switch.settled else steps_text(switch)
 
 
 def steps_text(switch: Comparison) -> str:

@@ -195,19 +195,21 @@ def effect_lines(view: RunView) -> list[str]:
         return [f"autopilot: {autopilot_text(runs[-1])}"]
     if switch is None:
         return []
-    return [f"{switch.change.words}: {outcome_text(switch, has_steps=False)}", _sides(switch)]
+    outcome = outcome_text(switch, has_steps=False)
+    return [f"{switch.change.words}: {outcome}", _sides(switch, has_wait="data wait" in outcome)]
 
 
-def _sides(switch: Comparison) -> str:
-    """Return `23.4 → 13.9 ms/step, data wait 41 → 1 %`; empty without steady steps on a side."""
+def _sides(switch: Comparison, *, has_wait: bool) -> str:
+    """Return `23.4 → 13.9 ms/step, data wait 41 → 1 %`; empty without steady steps on a side.
+    has_wait: the data wait is said already."""
     if switch.before is None or switch.after is None:
         return ""
     sides = switch.before, switch.after
     before_ms, after_ms = (switch.typical(side.step) for side in sides)
     old, new = units.in_one_unit(before_ms, after_ms)
     shares = [switch.typical(side.wait) / max(switch.typical(side.step), 1e-9) for side in sides]
-    waits = f"data wait {100 * shares[0]:.0f} → {units.percent(shares[1])}"
-    return f"{'mean ' if switch.in_bursts else ''}{old} → {new} a step, {waits}"
+    waits = "" if has_wait else f", data wait {100 * shares[0]:.0f} → {units.percent(shares[1])}"
+    return f"{'mean ' if switch.in_bursts else ''}{old} → {new} a step{waits}"
 
 
 #: The widest value, cells: the forecast behind it needs the room.

@@ -88,6 +88,8 @@ class PipelinePane(FramedPane):
         for stage, figure, workers, filled in cells:
             style = limit_style if stage is limit else ""
             cost = "█" * round(_cost_ms(stage) / most_ms * bar)
+            if not cost and stage.busy_ms < most_ms:
+                figure = ""  # next to nothing; n/a stays
             colour = limit_colour if stage is limit else HOST_COLOUR
             rows.append(
                 row(

@@ -16,6 +16,7 @@ import fcntl
 import mmap
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -49,7 +50,12 @@ _IGNORED = (
 #: A script that writes without end has more to read at any moment.
 _MOST_WAITING = 2**20
 _END = b"e"
-_YES, _NO = 1, 0
+_NO, _YES, _NO_NOTES = range(3)
+#: What TensorFlow logs as it starts and ends, a page that hides what the script itself writes.
+_TENSORFLOWS_NOTE = re.compile(
+    rb"\d{4}-[\d-]+ [\d:.]+: [IW] |[IW]\d{4} [\d:.]+ +\d+ |\s+\[\[\{\{node "
+    rb"|WARNING: All log messages before absl::|To enable the following instructions: "
+)
 #: The end of a script waits so long for what it has written.
 _END_OF_OUTPUT_S = 2.0
 #: The descriptor whose output is copied without a screen.
@@ -117,9 +123,10 @@ class OutputRelay:
                 return True
         return False
 
-    def show_on_terminal(self) -> None:
-        """Write further output to the terminal too."""
-        self._shows[0] = _YES
+    def show_on_terminal(self, *, has_notes: bool) -> None:
+        """Write further output to the terminal too. has_notes: also what TensorFlow logs as it
+        ends."""
+        self._shows[0] = _YES if has_notes else _NO_NOTES
 
     def finish_reading(self) -> None:
         """Wait until the output of a script that has ended is written.
@@ -144,6 +151,12 @@ def _set_raw(slave: int) -> None:
     state[1] &= ~termios.OPOST
     state[3] &= ~(termios.ECHO | termios.ICANON | termios.ISIG)
     termios.tcsetattr(slave, termios.TCSANOW, state)
+
+
+def without_notes(output: bytes) -> bytes:
+    """Return output without the notes of TensorFlow's log."""
+    lines = output.splitlines(keepends=True)
+    return b"".join(line for line in lines if not _TENSORFLOWS_NOTE.match(line))
 
 
 def is_one_output() -> bool:
@@ -171,7 +184,8 @@ def _run(make_reader: Callable[[], _Reader]) -> NoReturn:
 class _Reader:
     """Takes the output to the log, and on to the terminal.
 
-    shows: a byte that the screen's process shares: whether output is written to the terminal too.
+    shows: a byte that the screen's process shares: whether output is written to the terminal too,
+    and with TensorFlow's notes.
     here: a pipe that ends with the screen's process and its guard: from then on the terminal is a
     shell's. ended: the pipe that the end is written to. copies: without a screen the output goes
     on, to the terminal of its size.
@@ -212,6 +226,8 @@ class _Reader:
     def _show(self, data: bytes) -> None:
         """Write output to the terminal; a terminal or a reader that is gone gets none, and the
         script goes on."""
+        if self._shows[0] == _NO_NOTES:
+            data = without_notes(data)
         if not data or self._shows[0] == _NO:
             return
         if self._copies:

@@ -156,6 +156,33 @@ def test_y_interrupts_the_script_and_its_own_handler_decides(tmp_path: Path) -> 
     assert "train on CPU stopped" in reported[reported.rindex(LEFT_SCREEN) :]
 
 
+TEARDOWN = """saved
+W0000 00:00:1795810297.567519    5499 generator_dataset_op.cc:113] Error occurred when finalizing
+\t [[{{node PyFunc}}]]"""
+
+
+def test_after_y_the_script_writes_to_the_terminal_and_tensorflows_end_does_not(
+    tmp_path: Path,
+) -> None:
+    script = (
+        f"{FIT}import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])\ntry:\n"
+        "    fit()\nexcept KeyboardInterrupt:\n    signal.sigwait([signal.SIGWINCH])\n"
+        f"    print({TEARDOWN!r})\n"
+    )
+    with session(tmp_path, script) as terminal:
+        terminal.wait_for(RECORDS)
+        terminal.answer("y")
+        terminal.wait_for("waiting for the end of the script")
+        terminal.resize(132, 43)
+        assert terminal.wait() == 0
+        reported = terminal.output.decode()
+    after = reported[reported.rindex(LEFT_SCREEN) :]
+    assert "saved" in after
+    assert "PyFunc" in runs(tmp_path)[0].log[-1]
+    assert "generator_dataset_op" not in after
+    assert "PyFunc" not in after
+
+
 def test_y_twice_ends_a_script_that_ignores_ctrl_c(tmp_path: Path) -> None:
     script = f"{FIT}import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nfit()\n"
     with session(tmp_path, script) as terminal:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import sys
 import threading
@@ -21,7 +20,7 @@ from tfwatch.runs.format import LOG
 from tfwatch.runs.run import Run, follow_folder
 from tfwatch.runs.script_process import AwaitedRun
 from tfwatch.terminal.capture import Capture, held_signals, passed_signals
-from tfwatch.terminal.pseudo_terminal import OutputRelay
+from tfwatch.terminal.pseudo_terminal import OutputRelay, without_notes
 from tfwatch.tuner.client import Tuner
 
 if TYPE_CHECKING:
@@ -47,11 +46,6 @@ _FAILURE_LINES = 10
 #: Of `input`. From 3.13 on Python colours what comes before it.
 _NO_INPUT = "EOF when reading a line"
 _TRACEBACK = "Traceback (most recent call last)"
-#: What TensorFlow logs as it starts and ends, a page that hides the script's own error.
-_TENSORFLOWS_NOTE = re.compile(
-    r"(?:\d{4}-[\d-]+ [\d:.]+: [IW] |[IW]\d{4} [\d:.]+ +\d+ "
-    r"|WARNING: All log messages before absl::|To enable the following instructions: )"
-)
 
 
 class FollowedScript:
@@ -189,7 +183,7 @@ class ScriptSession:
             self._script.send(signal.SIGTERM)
         if not self._script.has_ended and not self._has_hung_up:
             self._shows_output = True
-            self._relay.show_on_terminal()
+            self._relay.show_on_terminal(has_notes=leave not in (Leave.STOP, Leave.NOW))
             self._notify(self._goes_on(leave))
 
     def _hang_up(self) -> None:
@@ -253,8 +247,7 @@ class ScriptSession:
         """Return the output of a script without a run, and of another one the failure that ended
         it: ctrl+c is none."""
         if not self._script.folders:
-            lines = _end_of(self._relay.early_log).splitlines(keepends=True)
-            return "".join(line for line in lines if not _TENSORFLOWS_NOTE.match(line))
+            return without_notes(_end_of(self._relay.early_log).encode()).decode()
         if self._script.code in _WELL:
             return ""
         text = _end_of(self._script.folders[-1] / LOG)

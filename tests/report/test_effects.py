@@ -57,7 +57,20 @@ def test_of_many_switches_the_newest_is_named(tmp_path: Path) -> None:
 
     (line,) = (line for line in lines if line.startswith("switched: "))
     assert line.startswith("switched: prefetch off → 4 at step 90: ")
-    assert line.endswith("; 3 earlier changes")
+    assert line.endswith("; 3 other changes")
+
+
+def test_a_measured_gain_comes_before_a_newer_change_that_is_not_and_before_weaker_lines(
+    tmp_path: Path,
+) -> None:
+    newer = PipelineSwitched(0, "workers", "off", "auto", 195, 195, 1.0, "key")
+    gain = "switched: prefetch off → 4: 1.77 x faster (1.77 to 1.77)"
+    run = open_written(tmp_path / "run", switched_run(), *SWITCH, newer, FINISHED)
+    assert f"{gain}; 1 other change" in text_of(run)
+
+    lines = text_of(run, columns=74)
+    assert f"{gain}; 1 other change" in lines
+    assert not any(line.startswith("[") for line in lines), "the bar of its time needs a row"
 
 
 def test_an_experiments_answer_has_its_line(tmp_path: Path) -> None:

@@ -83,18 +83,12 @@ RowText: TypeAlias = tuple[str, str, str]
 RowSource: TypeAlias = facts.Event | Stall | LogFinding
 #: Seconds since the clock origin, and the fact.
 _Timed: TypeAlias = tuple[float, RowSource]
+_BESIDE = ", beside other programs"
 #: Styles of a switch or test, of trouble to look at, and of a loss.
 _ACCENT, _WARNING, _ERROR = "$text-accent", "$text-warning", "$text-error"
 
 
 # -- facts in words --------------------------------------------------------------------------------
-
-
-def _describe_switch(
-    event: facts.PipelineSwitched | facts.SwitchFailed, text: str, style: str
-) -> RowText:
-    where = f"{event.change.words} at step {units.count(event.step)}"
-    return KNOBS[event.knob].key, f"{where}: {text}" if text else where, style
 
 
 def _describe_epoch(
@@ -190,7 +184,8 @@ def _describe_switching(event: RowSource) -> RowText | None:
             return NO_MARK, wording.TUNER_LOST, _WARNING
         case facts.SwitchFailed():
             goes_on = f"{wording.setting_text(event.knob, event.now)} continues"
-            return _describe_switch(event, f"failed: {event.reason}; {goes_on}", _WARNING)
+            where = f"{event.change.words} at step {units.count(event.step)}"
+            return KNOBS[event.knob].key, f"{where}: failed: {event.reason}; {goes_on}", _WARNING
         case facts.RandomDrawsAllowed():
             drawn = f"other random draws from step {units.count(event.step + 1)} on"
             text = f"{drawn}, accepted by {event.by}: {event.reason}"
@@ -317,12 +312,18 @@ def _fact_of(what: RowSource) -> object:
 
 
 class EventRows(Sequence[EventRow]):
-    """The rows, sorted by time."""
+    """The rows, sorted by time. has_steps: the sentences on switches have the steps of each."""
 
     def __init__(
-        self, rows: list[_Timed], snapshot: Snapshot, comparisons: Sequence[Comparison]
+        self,
+        rows: list[_Timed],
+        snapshot: Snapshot,
+        comparisons: Sequence[Comparison],
+        *,
+        has_steps: bool = True,
     ) -> None:
         self._rows = rows
+        self._has_steps = has_steps
         self._made: dict[int, EventRow] = {}
         self._snapshot = snapshot
         self._comparisons = comparisons
@@ -371,10 +372,7 @@ class EventRows(Sequence[EventRow]):
     def _describe(self, what: RowSource) -> RowText:
         match what:
             case facts.PipelineSwitched():
-                known = self._switches.get((what.step, what.knob))
-                beside = beside_switch(self._snapshot, what.at_ns)
-                effect = f"{wording.outcome_text(known)}{beside}" if known else ""
-                return _describe_switch(what, effect, _ACCENT)
+                return KNOBS[what.knob].key, self._switch_text(what), _ACCENT
             case facts.EpochEnded():
                 return _describe_epoch(what, self._snapshot)
             case facts.AutopilotEnded():
@@ -386,11 +384,19 @@ class EventRows(Sequence[EventRow]):
         assert text
         return text
 
+    def _switch_text(self, what: facts.PipelineSwitched) -> str:
+        known = self._switches.get((what.step, what.knob))
+        beside = beside_switch(self._snapshot, what.at_ns)
+        if known and not self._has_steps:
+            outcome = wording.outcome_text(known, has_steps=False)
+            return f"{what.change.words}: {outcome}{beside and _BESIDE}"
+        where = f"{what.change.words} at step {units.count(what.step)}"
+        return f"{where}: {wording.outcome_text(known)}{beside}" if known else where
+
     def _brief(self, what: RowSource) -> str:
         match what:
             case facts.PipelineSwitched() if known := self._switches.get((what.step, what.knob)):
-                is_beside = bool(beside_switch(self._snapshot, what.at_ns))
-                beside = ", beside other programs" * is_beside
+                beside = beside_switch(self._snapshot, what.at_ns) and _BESIDE
                 return f"{what.change.words}: {wording.brief_outcome_text(known)}{beside}"
             case facts.EpochEnded():
                 return _describe_epoch(what, self._snapshot, is_brief=True)[1]
@@ -407,6 +413,18 @@ def changes_of_run(run: Snapshot, comparisons: Sequence[Comparison]) -> EventRow
     """Return the rows of the changes of a run's settings: switches, A/B tests, the autopilot."""
     events = without_experiments(run.events.of(*_CHANGES))
     return EventRows([(one.at_ns / 1e9, one) for one in events], run, comparisons)
+
+
+def measured_changes_of_run(run: Snapshot, comparisons: Sequence[Comparison]) -> EventRows:
+    """Return the rows of those that are measured: switches that are proved faster or slower and
+    whose knob was not switched again, A/B tests, the autopilot."""
+    last = {switch.knob: switch for switch in comparisons}
+    proved = {(one.step, one.knob) for one in last.values() if one.is_proved}
+    switched = without_experiments(run.events.of(facts.PipelineSwitched))
+    events = [one for one in switched if (one.step, one.knob) in proved]
+    tested = run.events.of(facts.ExperimentEnded, facts.AutopilotEnded)
+    rows: list[_Timed] = [(one.at_ns / 1e9, one) for one in (*events, *tested)]
+    return EventRows(sorted(rows, key=itemgetter(0)), run, comparisons, has_steps=False)
 
 
 def sentence_of(event: facts.Event, run: Snapshot) -> str:

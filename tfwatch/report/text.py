@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
-from tfwatch.judge.event_rows import changes_of_run
+from tfwatch.judge.event_rows import changes_of_run, measured_changes_of_run
 from tfwatch.judge.findings.finding import RemedyForecast
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.log_lines import find_meanings
@@ -99,7 +99,7 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
         *zip((3, 5), others, strict=False),
         (1, _code(judged.losses, columns)),
         *((5, [line]) for line in _warnings(judged)),
-        (5, _changes(judged)),
+        _changes(judged),
         # Why the last A/B test did not begin.
         (6, [one_line(one.text) for one in run.events.of(Noted) if one.is_refusal][-1:]),
         (0, _recorded(run, home)),
@@ -270,10 +270,13 @@ def _warnings(judged: JudgedRun) -> list[str]:
     return [one_line(line) for line in (*warnings, *said)]
 
 
-def _changes(judged: JudgedRun) -> list[str]:
+def _changes(judged: JudgedRun) -> tuple[int, list[str]]:
+    """Return the newest change that was measured, else the newest one, after its rank."""
     changes = changes_of_run(judged.run, judged.switches)
-    more = f"; {units.counted(len(changes) - 1, 'earlier change')}" if changes[1:] else ""
-    return [one_line(f"switched: {one.text}{more}") for one in changes[-1:]]
+    measured = measured_changes_of_run(judged.run, judged.switches)
+    more = f"; {units.counted(len(changes) - 1, 'other change')}" if changes[1:] else ""
+    newest = (measured or changes)[-1:]
+    return 1 if measured else 5, [one_line(f"switched: {one.text}{more}") for one in newest]
 
 
 # -- the record ------------------------------------------------------------------------------------

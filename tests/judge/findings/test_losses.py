@@ -470,6 +470,15 @@ def test_python_of_a_metric_is_the_metrics() -> None:
     assert first.kind == "metric"
 
 
+def test_maps_that_fill_a_shuffle_buffer_hide_in_compute_at_most() -> None:
+    now = losing(first_batch_s=30.0, fills_shuffle=True, filled_shuffle="shuffle(5000)")
+    mapped = changed(now, map_below_shuffle="map(read)")
+    for read, given_s in ((now, 30.0), (mapped, 8.5), (changed(mapped, accelerated=True), 10.0)):
+        (first, *_) = find_losses(read)
+        assert first.kind == "shuffle-fill"
+        assert first.lost_s == pytest.approx(given_s)
+
+
 def test_small_operations_without_a_loop_are_no_loss() -> None:
     (limit,) = find_losses(losing(profile=profile_of(ROTATES, small_ms=6.0), cores_free=0.0))
     assert limit.kind == "compute-bound"

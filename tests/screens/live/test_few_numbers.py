@@ -126,6 +126,9 @@ async def test_a_live_screen_has_at_most_sixty_numbers(make: Callable[[], Canned
             id="further figures of an epoch",
         ),
         pytest.param(
+            layers, "CPU: █ forward", "15.1 ms 32 %", "e", "2", id="the times of a step's parts"
+        ),
+        pytest.param(
             lambda: starving(None), "1 more settings", "w workers", "1", "1", id="settings"
         ),
     ],

@@ -307,11 +307,12 @@ class LiveScreen(Screen[None]):
         self.app.push_screen(consent_question(view.snapshot.manifest.random_maps), answered)
 
     def action_explain(self) -> None:
-        """Show the step by layer in the place of the pipeline; ask for a profile where there is
-        none yet, and for another one where it is shown."""
+        """Show all of the step by layer in the place of the pipeline; ask for a profile where there
+        is none yet, and for another one where it is shown."""
         if self.view is None or self._switch_requests.is_held("explain"):
             return
-        if self._is_step_shown or self.view.situation.profile is None:
+        is_shown = self._is_step_shown and not self.step_pane.folded
+        if is_shown or self.view.situation.profile is None:
             self.notify(self._switch_requests.ask_profile(self.view))
         self._shows_step = True
         self.pane = STAGES if self.pane or self.has_class(Layout.TABS.value) else 0

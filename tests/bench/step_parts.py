@@ -69,8 +69,11 @@ class Recordings:
     def __init__(self) -> None:
         #: The time of the parts with kernels of a GPU, over that in which it works; None on a CPU.
         self.of_busy: float | None = None
+        self._times: list[Any] = []
         module: Any = step_profiler
         self._read, module.read_profile = module.read_profile, self._note
+        rows: Any = operations
+        self._rows, rows._rows = rows._rows, self._note_times
 
     def _note(self, done: Any, *arguments: Any, **options: Any) -> StepProfiled:
         space = operations._read_space(done)  # before `_read`, which removes it
@@ -79,9 +82,13 @@ class Recordings:
         busy_ms = sum(_busy_ms(plane, until) for plane in planes) / done.steps
         profile: StepProfiled = self._read(done, *arguments, **options)
         kernels = {one.name for plane in planes for one in plane.event_metadata.values()}
-        timed_ms = sum(one.took_ms for one in profile.operations if one.op in kernels)
-        self.of_busy = (timed_ms + profile.others_ms) / busy_ms if busy_ms else None
+        timed_ms = sum(one.ps for one in self._times if one.op in kernels) / 1e9 / done.steps
+        self.of_busy = timed_ms / busy_ms if busy_ms else None
         return profile
+
+    def _note_times(self, times: list[Any], *arguments: Any) -> Any:
+        self._times = times
+        return self._rows(times, *arguments)
 
 
 def _busy_ms(plane: Any, until: float) -> float:

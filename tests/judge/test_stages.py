@@ -150,6 +150,10 @@ def test_the_slowest_serial_stretch_limits_the_pipeline(stages: list[Stage], slo
         pytest.param("Map", 1, 0.2, 5, "serial", id="other programs take the cores"),
         pytest.param("Map", 1, 0.02, 5, "serial", id="waits beside other programs are ignored"),
         pytest.param("Map files", 1, 0.02, 5, "storage", id="reads beside other programs"),
+        pytest.param("Map files", 1, NAN, 5, "serial", id="cores unknown beside other programs"),
+        pytest.param(
+            "ParallelMapV2 files", 8, 3.9, 3.8, "cpu", id="reads with the cores that are left"
+        ),
         pytest.param("ParallelMapV2", 4, 3.9, 0, "cpu", id="all workers work"),
         pytest.param("ParallelMapV2", 4, 0.3, 0, "storage", id="all workers wait"),
         pytest.param("ParallelMapV2", 1, 1.0, 0, "serial", id="one worker"),

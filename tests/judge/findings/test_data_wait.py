@@ -15,6 +15,7 @@ from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.findings import data_wait
 from tfwatch.judge.findings.situation import SourceKind, batch_source
 from tfwatch.judge.forecasts.forecast import Forecast
+from tfwatch.judge.machine import MachineFigures
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.runs.format import Machine
 
@@ -397,6 +398,95 @@ def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, A
 
     assert found.advice.startswith(BUSY)
     assert ".cache()" not in found.code
+
+
+# -- a map that draws random numbers ---------------------------------------------------------------
+
+NO_GAIN_BY_WORKERS = Forecast("workers", "auto", 22.7, 10.0, 27.5, "cores are shared", 23.4)
+GAIN_BY_WORKERS = changed(NO_GAIN_BY_WORKERS, step_ms=14.0, high_ms=16.0)
+MAY_GAIN_BY_WORKERS = changed(NO_GAIN_BY_WORKERS, step_ms=14.0)
+RANDOM = {
+    "batch_bytes": 3_539_072,
+    "steps_per_epoch": 47,
+    "epochs": 20,
+    "fixed": {"cache": "map(load) draws random numbers: a cache would give those of one epoch"},
+    "random_maps": "map(load) draws random numbers, in the order of its calls",
+    "machine": MachineFigures({"memory_available_bytes": 12e9}),
+    "forecasts": {("workers", "auto"): NO_GAIN_BY_WORKERS},
+    "code": (CodeEdit("workers", "train.py", 23, "ds = ds.map(load)", 16, 16, ", {}", "AUTO"),),
+}
+SPLIT = (
+    "decode in a map of its own, .cache() after it (0.2 GB), both before shuffle, then the random"
+    " part"
+)
+
+
+def load(kind: str, workers: float = 1.0, **known: Any) -> Finding:
+    """Return the finding on a map of a file that is read, decoded and flipped at random."""
+    maps = Stage("map(load), batch(32)", kind, 22.0 * workers, workers)
+    stages = table(Stage("shuffle(1500)", "Shuffle", 0.1), maps, wait_cores=workers)
+    now = changed(SCRIPT, origin=SourceKind.TF_DATA, stages=stages)
+    return banner(changed(now, **{**RANDOM, **known}))
+
+
+@pytest.mark.parametrize(
+    ("known", "advice"),
+    [
+        pytest.param({}, SPLIT, id="parallel calls gain nothing"),
+        pytest.param({"forecasts": {}}, SPLIT, id="no forecast"),
+        pytest.param({"forecasts": {("workers", "auto"): MAY_GAIN_BY_WORKERS}}, SPLIT, id="may"),
+        pytest.param(
+            {"forecasts": {("workers", "auto"): GAIN_BY_WORKERS}},
+            "num_parallel_calls=tf.data.AUTOTUNE on the map",
+            id="parallel calls gain for sure",
+        ),
+        pytest.param({"kind": "MapAndBatch files", "workers": 2.0}, SPLIT, id="parallel already"),
+        pytest.param({"kind": "MapAndBatch"}, "what is not random in a map of its own", id="rows"),
+        pytest.param({"epochs": 1}, "cheaper operations", id="read once"),
+        pytest.param(
+            {"machine": MachineFigures({"memory_available_bytes": 100e6})},
+            "cheaper operations or a map over whole batches: parallel calls of map(load), batch(32)"
+            " gain nothing",
+            id="no room",
+        ),
+        pytest.param({"batch_bytes": None}, "cheaper operations", id="unknown size"),
+        pytest.param({"steps_per_epoch": None}, "cheaper operations", id="may be endless"),
+    ],
+)
+def test_a_map_that_draws_random_numbers_is_split_at_a_cache(
+    known: dict[str, Any], advice: str
+) -> None:
+    found = load(**{"kind": "MapAndBatch files", **known})
+
+    assert found.advice.startswith(advice)
+    assert (".cache()" in found.code) is (".cache()" in found.advice)
+
+
+def test_the_lines_of_a_split_map_have_the_names_of_the_script() -> None:
+    found = load("MapAndBatch files", names={"dataset": "ds"})
+
+    assert found.code.split("\n") == [
+        "# train.py:23: map(load) becomes two maps",
+        "ds = ds.map(decode).cache()  # load without what is random, before shuffle",
+        "ds = ds.map(augment)  # the random part of load, after shuffle",
+    ]
+    # It saves the work of later epochs, not only the share of the idle cores.
+    assert found.claims["data_wait_s"] == pytest.approx(9.6, rel=0.01)
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_no_switch_is_advised_that_is_forecast_to_gain_nothing(live: bool) -> None:
+    serial = table(Stage("map(decode)", "Map", 22.0), PREFETCH, wait_cores=1.0)
+    known = {("workers", "auto"): NO_GAIN_BY_WORKERS}
+    cache = changed(CACHE_ON, high_ms=26.0)
+    now = changed(SCRIPT, origin=SourceKind.TF_DATA, stages=serial, live=live)
+    now = changed(now, switchable=["prefetch", "workers", "cache"])
+
+    for forecasts in (known, {**known, ("cache", "on"): cache}):
+        found = banner(changed(now, forecasts=forecasts))
+        assert "num_parallel_calls" not in found.advice + found.code
+        assert "workers auto" not in found.advice
+        assert ".cache()" in found.code
 
 
 def test_arrays_with_large_batches_need_fewer_bytes() -> None:

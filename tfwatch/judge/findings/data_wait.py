@@ -11,8 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.knobs import PREFETCH, WORKERS
-from tfwatch.judge.findings.data_advice import advise_fewer_fetches, advise_on_data, py_dataset_keys
+from tfwatch.core.knobs import AUTO, PREFETCH, WORKERS
+from tfwatch.judge.findings.data_advice import (
+    advise_fewer_fetches,
+    advise_on_data,
+    is_split_at_cache,
+    py_dataset_keys,
+)
 from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.judge.findings.situation import SourceKind, of_step
 from tfwatch.judge.findings.switch_lines import advise_gain
@@ -90,9 +95,9 @@ def _gain(now: Situation) -> Forecast | None:
     if gain is None or now.split is None:
         return None
     if now.live:
-        of_cause = now.forecasts.get((WORKERS, "auto"))
+        of_cause = now.forecasts.get((WORKERS, AUTO))
         is_serial = limit is not None and limit.reason == "serial"
-        if is_serial and not gain.is_sure:
+        if is_serial and not gain.is_sure and not now.gains_nothing(WORKERS, AUTO):
             return of_cause if of_cause in now.switches else None
         return gain
     is_fixed = now.origin.has_no_pipeline or PREFETCH not in now.manifest.switchable
@@ -141,6 +146,8 @@ def _recovered(now: Situation, gain: Forecast | None) -> float:
         return 1.0
     if gain is not None and gain.is_sure:
         return min(1.0, max(0.0, gain.now_ms - gain.step_ms) / part.wait.mean)
+    if now.origin is SourceKind.TF_DATA and is_split_at_cache(now):
+        return 1.0
     has_threads = now.origin is SourceKind.TF_DATA and cores > 1  # one for each core
     # A map that TensorFlow joins with its batch is a parallel stage, of one call.
     if has_threads and slow is not None and slow.workers == 1:

@@ -226,6 +226,23 @@ class Situation:
         return self.stages is not None and self.stages.is_computing
 
     @property
+    def memory_free(self) -> float | None:
+        """The bytes of memory that no program uses; None where unknown."""
+        return self.machine.figures.get("memory_available_bytes") if self.machine else None
+
+    @property
+    def bytes_of_epoch(self) -> int | None:
+        """The bytes of all batches of an epoch; None where unknown."""
+        size, steps = self.manifest.batch_bytes, self.manifest.steps_per_epoch
+        return size * steps if size and steps else None
+
+    def gains_nothing(self, knob: str, value: str) -> bool:
+        """Return whether a switch is forecast to gain nothing, or has measured slower."""
+        then = self.forecasts.get((knob, value))
+        no_gain = then is not None and then.is_known and not then.has_gain
+        return no_gain or (knob, value) in self.better
+
+    @property
     def compute_beside_s(self) -> float:
         """The seconds of compute on the CPU that batches have in the prefetch work: where steps
         find no batch, it never pauses. 0.0 where it pauses, or where that is not known."""

@@ -111,7 +111,7 @@ def switch_phrase(knob: str, value: str) -> str:
 def _cache_costs(now: Situation) -> str:
     """Return `from epoch 3, needs 4.1 of 6.2 GB free`."""
     begins = f"from epoch {now.epoch + 1 + epochs_until(CACHE, ON)}"
-    free = now.machine.figures.get("memory_available_bytes") if now.machine else None
+    free = now.memory_free
     needed = now.manifest.cache_bytes
     if needed is None or free is None:
         return begins
@@ -221,7 +221,7 @@ def switch_line(now: Situation, knob: str, value: str) -> str:
         return ""
     if knob == WORKERS:
         maps = [one for one in (now.stages.stages if now.stages else ()) if one.busy_ms > 0]
-        named = [one for one in maps if _function_of(one.name)]
+        named = [one for one in maps if function_of(one.name)]
         slowest = max(named, key=lambda one: one.busy_ms, default=None)
         return parallel_map(slowest.name if slowest else "", _number(value))
     return _LINES.get(knob, "").format(_number(value))
@@ -229,11 +229,11 @@ def switch_line(now: Situation, knob: str, value: str) -> str:
 
 def parallel_map(stage: str, calls: str = "tf.data.AUTOTUNE") -> str:
     """Return the line that makes the calls of a map parallel. stage: its name."""
-    name = _function_of(stage) or _FUNCTION
+    name = function_of(stage) or _FUNCTION
     return f"dataset = dataset.map({name}, num_parallel_calls={calls})  # in place of .map({name})"
 
 
-def _function_of(stage: str) -> str:
+def function_of(stage: str) -> str:
     """Return the function in the name of a map; empty where it has no name."""
     match = _NAMED_MAP.search(stage)
     return match["name"] if match and match["name"].isidentifier() else ""

@@ -179,7 +179,29 @@ def test_a_long_step_now_and_then_is_no_growth() -> None:
     assert regime_of(hosts(steps), [], 1.0, None).host_growth_ms == pytest.approx((0.1, 0.1))
 
 
+@pytest.mark.parametrize("block", [30_000, 7])
+def test_the_steps_that_hold_most_of_the_host_time_are_counted(block: int) -> None:
+    rows, running = hosts(np.where(np.arange(1000) % 300 == 299, 1500.0, 0.1)), RunningRegime()
+    rows["host_ms"][499] = 9000.0  # at an epoch's end, which is no part of the steps
+    rows["flags"][500] |= Flag.EPOCH_START
+    for begin in range(0, 1000, block):
+        running.add(rows[begin : begin + block], [])
+
+    count, each_ms = running.now(1.0, None).slow_host
+
+    assert count == 3
+    assert each_ms == pytest.approx(1500.0)
+
+
+def test_even_host_time_is_in_no_few_steps() -> None:
+    count, each_ms = regime_of(hosts(np.linspace(5.0, 7.0, 100)), [], 1.0, None).slow_host
+
+    assert count == 99
+    assert each_ms == pytest.approx(6.0, rel=0.01)
+
+
 def test_a_run_without_steps_has_no_host_time() -> None:
+    assert regime_of(hosts(np.zeros(0)), [], 1.0, None).slow_host == (0, 0.0)
     assert np.isnan(regime_of(hosts(np.zeros(0)), [], 1.0, None).host_growth_ms).all()
 
 

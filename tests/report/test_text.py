@@ -355,3 +355,10 @@ def test_a_long_comment_to_paste_is_not_cut_to_nothing() -> None:
 
     assert (head, comment) == ("lines to change:", f"{CODE}{place}")
     assert line == f"{CODE}dataset = dataset.map(a_function, num_parallel_calls=4)"
+
+
+def test_the_lines_to_change_name_the_loss_that_they_are_for() -> None:
+    first, second = Finding("stall", "", "", lost_s=2.0), Finding("a", "", "", code="x", lost_s=1.0)
+
+    assert summary._code([second, first], 80)[0] == "lines to change:"
+    assert summary._code([first, second], 80)[0] == "lines to change, for loss 2:"

@@ -84,6 +84,8 @@ class Regime:
     trace_change: str = ""
     #: The mean host time over the first and over the last tenth of its steps.
     host_growth_ms: tuple[float, float] = (math.nan, math.nan)
+    #: The number of steps that hold most of the host time, and the mean of one, milliseconds.
+    slow_host: tuple[int, float] = (0, 0.0)
 
     @property
     def first_traces(self) -> int:
@@ -245,6 +247,7 @@ class RunningRegime:
             fills_shuffle=self._fills_shuffle,
             trace_change=self._trace_change,
             host_growth_ms=self._hosts.growth_ms,
+            slow_host=self._hosts.slow,
         )
 
     def _epoch_begin_ns(self, rows: Rows) -> int:
@@ -265,17 +268,24 @@ class RunningRegime:
 
 
 class _HostTimes:
-    """The host time over the steps, in at most `_MOST` blocks of as many steps each."""
+    """The host time over the steps, in at most `_MOST` blocks of as many steps each, and by its
+    powers of two."""
 
     _MOST = 128
+    #: Powers of two of microseconds, up to 6 days; the share of host time that is most of it.
+    _POWERS, _MOST_TIME = 40, 0.75
 
     def __init__(self) -> None:
         self._steps = 1  # of a block
         self._block_ms = np.zeros(0)
         self._rest_ms = np.zeros(0)
+        self._newest = np.zeros(0, np.float64)
+        self._counts = np.zeros(self._POWERS, np.int64)
+        self._sums_ms = np.zeros(self._POWERS)
 
     def add(self, rows: Rows) -> None:
         """Add rows of `core.rows.STEP`."""
+        self._count(rows)
         rest_ms = np.concatenate([self._rest_ms, rows["host_ms"]])
         while len(blocks := self._blocks_of(rest_ms)):
             rest_ms = rest_ms[len(blocks) * self._steps :]
@@ -292,6 +302,26 @@ class _HostTimes:
             host_ms[: count * self._steps].reshape(count, self._steps).mean(axis=1)
         )
         return means
+
+    def _count(self, rows: Rows) -> None:
+        """Count the steps by their host time, but for the last ones of epochs, in which the
+        callbacks at its end run."""
+        host_ms = np.concatenate([self._newest, rows["host_ms"]])
+        begins = rows["flags"][len(rows) - max(len(host_ms) - 1, 0) :] & Flag.EPOCH_START
+        inside_ms = host_ms[:-1][begins == 0]
+        powers = np.log2(np.maximum(1e3 * inside_ms, 1.0)).astype(int)
+        powers = np.minimum(powers, self._POWERS - 1)
+        self._counts += np.bincount(powers, minlength=self._POWERS)
+        self._sums_ms += np.bincount(powers, inside_ms, self._POWERS)
+        self._newest = host_ms[-1:]
+
+    @property
+    def slow(self) -> tuple[int, float]:
+        """The number of the slowest steps that hold most of the host time, and the mean of one."""
+        sums_ms, counts = np.cumsum(self._sums_ms[::-1]), np.cumsum(self._counts[::-1])
+        most = int(np.searchsorted(sums_ms, self._MOST_TIME * sums_ms[-1]))
+        count = int(counts[most])
+        return count, float(sums_ms[most]) / count if count else 0.0
 
     @property
     def growth_ms(self) -> tuple[float, float]:

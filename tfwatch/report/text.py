@@ -256,12 +256,15 @@ def loss_text(finding: Finding, since: str = "") -> str:
 def _code(findings: Sequence[Finding], columns: int) -> list[str]:
     """Return the lines to change, of the first finding that has some; one that is too wide has no
     comment."""
-    code = next((one.code for one in findings[:_MOST_LOSSES] if one.code), "")
+    at, code = next(
+        ((n, one.code) for n, one in enumerate(findings[:_MOST_LOSSES]) if one.code), (0, "")
+    )
     room = columns - len(CODE)
     lines = [printable(line) for line in code.split("\n") if line.strip()]
     short = [line if len(line) <= room else line.partition("  # ")[0] for line in lines]
     fitting = [f"{CODE}{line}" for line in short]
-    return ["lines to change:", *fitting[:_MOST_CODE]] if lines else []
+    head = f"lines to change{f', for loss {at + 1}' if at else ''}:"
+    return [head, *fitting[:_MOST_CODE]] if lines else []
 
 
 def _warnings(judged: JudgedRun) -> list[str]:

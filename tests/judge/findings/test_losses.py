@@ -199,6 +199,20 @@ NO_GPU = "a GPU or a smaller model"
         ),
         (
             "callback",
+            losing(host_s=5.0, code=PLOTTER, slow_host=(3, 1600.0)),
+            "callback Plotter takes 4.8 s, 1.6 s in each of 3 of 1 000 steps (train.py:41 in load)",
+            4.8,
+            "shorten the slow call in Plotter, or run it in a thread of its own",
+        ),
+        (
+            "callback",  # every 20th step is often: fewer of them are fewer seconds
+            losing(host_s=5.0, code=PLOTTER, slow_host=(50, 96.0)),
+            "callback Plotter takes 4.0 s, 4.0 ms/step",
+            4.0,
+            "do the work of Plotter every 100th step",
+        ),
+        (
+            "callback",
             losing(host_s=5.0, code=(code("HOST", 4.0, "Collector", "gc.collect"),)),
             "callback Collector takes 5.0 s",
             5.0,
@@ -555,6 +569,14 @@ def test_the_code_for_cheap_maps_and_saves_is_the_place_and_what_to_do_there() -
         == f"# map(scale){then}"
     )
     assert line_of(saves) == "# train.py:41 in load: save every 100th step, or in on_epoch_end"
+    rare = losing(host_s=5.0, code=saves.regime.code, slow_host=(8, 600.0), epochs=2)
+    assert line_of(rare) == "# train.py:41 in load: save in on_epoch_end only"
+    assert line_of(losing(host_s=5.0, code=PLOTTER)) == (
+        "# train.py:41 in load: do it every 100th step, or in on_epoch_end"
+    )
+    assert line_of(losing(host_s=5.0, code=PLOTTER, slow_host=(3, 1600.0))) == (
+        "# train.py:41 in load: in a thread of its own, threading.Thread(target=...).start()"
+    )
     assert line_of(losing(host_s=5.0, code=(unseen,))) == (
         "# ModelCheckpoint: add save_freq='epoch' where it is made"
     )

@@ -74,7 +74,7 @@ from tfwatch.judge.steps.stalls import Stall
                 "regime": regime_of_split(split(9.6, 13, 0.8), 12),
             },
             "MEASURING",
-            "12 of 20 steps",
+            "the verdict needs 10 s of steps at most: 0 s so far",
             id="measuring",
         ),
         pytest.param(
@@ -249,7 +249,7 @@ def test_the_verdict_before_a_switch_stands_until_the_next_one() -> None:
     found = make_banner(switched, (), before)
 
     assert (found.word, found.sentence) == (before.word, before.sentence)
-    assert found.advice == "measuring the new setting: 12 of 20 steps"
+    assert found.advice == "measuring the new setting, 5 s of steps at most: 0 s so far"
 
 
 def test_a_request_during_a_stall_appears_in_the_advice() -> None:

@@ -8,7 +8,14 @@ import pytest
 
 from tests.judge.step_rows import plain
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
-from tfwatch.core.events import ExperimentEnded, PipelineSwitched, SwitchFailed
+from tfwatch.core.events import (
+    AUTOPILOT,
+    AutopilotBegan,
+    AutopilotEnded,
+    ExperimentEnded,
+    PipelineSwitched,
+    SwitchFailed,
+)
 from tfwatch.report.run_facts import as_json
 from tfwatch.runs.requests import parse_switch
 
@@ -71,6 +78,17 @@ def test_a_measured_gain_comes_before_a_newer_change_that_is_not_and_before_weak
     lines = text_of(run, columns=74)
     assert f"{gain}; 1 other change" in lines
     assert not any(line.startswith("[") for line in lines), "the bar of its time needs a row"
+
+
+def test_the_autopilots_own_switches_are_no_other_changes(tmp_path: Path) -> None:
+    began = AutopilotBegan(0, 80)
+    own = [
+        PipelineSwitched(0, knob, "off", "4", 90, 90, 1.0, AUTOPILOT)
+        for knob in ("prefetch", "workers")
+    ]
+    ended = AutopilotEnded(0, 100, "over", "the run has ended", 20, knobs={})
+    run = open_written(tmp_path / "run", plain(100), began, *own, ended, FINISHED)
+    assert "switched: autopilot: nothing changed: the run has ended" in text_of(run)
 
 
 def test_an_experiments_answer_has_its_line(tmp_path: Path) -> None:

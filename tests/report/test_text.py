@@ -74,7 +74,7 @@ def test_a_summary_says_what_happened_and_what_to_do(tmp_path: Path) -> None:
     lines = starving_run(tmp_path / "run")
 
     assert lines[0] == "cnn finished: 2 epochs, 400 steps in 12.0 s, loss 0.3125"
-    assert lines[1].startswith("[")
+    assert lines[1].startswith("compute 31 %, data wait 31 %, validation 15 %")
     assert rows_of(lines) <= 12
     assert sum(line.startswith(CODE) for line in lines) <= 4
     assert not any("n/a" in line for line in lines)
@@ -206,31 +206,43 @@ def test_hostile_text_stays_in_its_line(tmp_path: Path) -> None:
 # -- where the time went ---------------------------------------------------------------------------
 
 
-def test_the_bar_has_the_three_largest_parts_and_fits_a_terminal() -> None:
+def percents(bar: str) -> list[int]:
+    return [int(words.split()[-2]) for words in bar.partition("]")[2].split(", ")]
+
+
+def test_the_bar_has_all_parts_from_2_percent_on_and_the_rest_and_sums_to_100() -> None:
     spent = TimeSpent(
-        compute_s=41.0, data_wait_s=38.0, host_s=6.0, first_batch_s=10.0, epoch_end_s=5.0
+        compute_s=41.0, data_wait_s=36.4, host_s=5.6, first_batch_s=10.0, epoch_end_s=5.0
     )
 
-    bar = time_bar(spent)
+    spent = replace(spent, compile_s=1.2, asleep_s=0.8)
 
-    assert bar == (
-        "[========########... ]  = compute 41 %, # data wait 38 %, . between epochs 15 %"
+    wide, narrow = (time_bar(spent, columns) for columns in (110, 80))
+
+    assert wide == (
+        "[==========#########--....]  = compute 41 %, # data wait 36 %, - host 6 %,"
+        " . between epochs 15 %, _ other 2 %"
     )
-    assert len(bar) <= 79
-    assert time_bar(TimeSpent()) == ""
+    assert len(wide) == 109
+    words = "compute 41 %, data wait 36 %, host 6 %, between epochs 15 %, other 2 %"
+    assert narrow == words
+    assert sum(percents(wide)) == sum(percents(f"]{narrow}")) == 100
+    assert time_bar(TimeSpent(), 80) == ""
 
 
 def test_validation_is_a_part_of_its_own() -> None:
     spent = TimeSpent(compute_s=38.0, first_batch_s=8.0, validation_s=42.0, epoch_end_s=12.0)
 
-    assert time_bar(spent).endswith("  = compute 38 %, : validation 42 %, . between epochs 20 %")
+    assert time_bar(spent, 80).endswith(
+        "  = compute 38 %, : validation 42 %, . between epochs 20 %"
+    )
 
 
 def test_a_part_of_next_to_nothing_is_not_in_the_bar() -> None:
-    bar = time_bar(TimeSpent(compute_s=100.0, data_wait_s=0.1))
+    bar = time_bar(TimeSpent(compute_s=100.0, data_wait_s=0.1), 80)
 
+    assert percents(bar) == [100]
     assert "compute 100 %" in bar
-    assert "data wait" not in bar
 
 
 # -- losses ----------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from tfwatch.core.events import (
     PipelineSwitched,
 )
 from tfwatch.core.knobs import KnobChange, Knobs
+from tfwatch.judge.effects.switching_state import AUTOPILOT_EVENTS, autopilot_runs
+from tfwatch.judge.effects.wording import autopilot_text
 from tfwatch.tuner import autopilot
 from tfwatch.tuner.autopilot import Autopilot
 from tfwatch.tuner.search import BUDGET, AutopilotSearch
@@ -124,6 +126,22 @@ def test_told_to_stop_it_takes_back_what_it_has_not_judged() -> None:
 def test_a_stop_of_the_training_ends_it() -> None:
     training = flown(GPU, each=lambda training: training.line.stop())
     assert training.events(AutopilotEnded)[0].cause == "over"
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        pytest.param(62, "prefetch off → 4, workers off → 4 until the end, not proved", id="early"),
+        pytest.param(95, "kept prefetch off → 4, workers off → 4", id="enough steps"),
+    ],
+)
+def test_what_is_in_effect_when_the_run_ends_is_judged_and_said(last: int, words: str) -> None:
+    training = of_plant(GPU)
+    training.last = last
+    Autopilot().run(training.driver())
+    assert training.settings[-1]["workers"] == "4"
+    events = [one for kind in AUTOPILOT_EVENTS for one in training.events(kind)]
+    assert f"{words}; the run has ended" in autopilot_text(autopilot_runs(events)[0])
 
 
 @pytest.mark.parametrize(

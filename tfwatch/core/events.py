@@ -123,7 +123,7 @@ class AutopilotEnded(Event, frozen=True):
     #: Mean step time at the beginning and at the end.
     before_ms: Milliseconds | None = None
     after_ms: Milliseconds | None = None
-    #: The final settings.
+    #: The final settings; where the run is over, those in effect.
     knobs: dict[str, str] = {}
     #: The typical step before over that after, and its 95 % interval; None where no move was kept.
     ratio: Ratio | None = None

@@ -21,7 +21,6 @@ from tfwatch.judge.findings.finding import MOMENT, Finding, Tone
 from tfwatch.judge.findings.situation import data_wait_parts
 from tfwatch.judge.machine import HEAT, PRESSURE
 from tfwatch.judge.steps.stalls import place_text
-from tfwatch.judge.steps.steady_steps import NEEDED
 from tfwatch.judge.troubles import divergence_text
 from tfwatch.runs.machine_info import memory_total
 
@@ -312,11 +311,13 @@ def _autopilot(now: Situation) -> Finding | None:
 
 
 def _measuring(now: Situation, before: Finding | None) -> Finding:
-    done, needed = now.split.steps if now.split else 0, NEEDED
-    progress = f"{done} of {needed} steps" if done < needed else "the first steps"
-    if before and now.regime.cause != "start":
-        return replace(before, advice=f"measuring the new setting: {progress}", code="")
-    return _moment("MEASURING", progress, "the verdict needs a few seconds of steps", Tone.BUSY)
+    so_far = f"{now.regime.judged_s:.0f} s so far"
+    is_start = now.regime.cause == "start"
+    if before and not is_start:
+        advice = f"measuring the new setting, 5 s of steps at most: {so_far}"
+        return replace(before, advice=advice, code="")
+    awaited = f"the verdict needs {10 if is_start else 5} s of steps at most"
+    return _moment("MEASURING", f"{awaited}: {so_far}", "", Tone.BUSY)
 
 
 #: What a run is in, as opposed to a moment between two steps: the banner shows it at once.

@@ -6,11 +6,19 @@ import math
 import shlex
 import textwrap
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.errors import printable
-from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
+from tfwatch.core.events import (
+    AUTOPILOT,
+    AutopilotEnded,
+    Noted,
+    PipelineSwitched,
+    RecordingLost,
+    RecordingResumed,
+)
 from tfwatch.judge.event_rows import changes_of_run, measured_changes_of_run
 from tfwatch.judge.findings.finding import RemedyForecast
 from tfwatch.judge.judged_run import JudgedRun
@@ -44,8 +52,8 @@ SINCE = {"switch": "since the last switch", "cache": "since the cache is filled"
 _WARNINGS = ("trainable-ignored", "heat", "swapping", "memory-growth", "callback-stall")
 #: The line of TensorFlow's log on a machine without a GPU; the summary names the device.
 _NO_GPU = "no gpu"
-#: The width of the bar with its words, and the least of the bar alone.
-_WIDTH, _LEAST_BAR = 79, 16
+#: The most columns of the bar with its words, and the least of the bar alone.
+_MOST_COLUMNS, _LEAST_BAR = 120, 16
 _MOST_PARTS = 3
 #: A smaller part is not in the bar.
 _LEAST_SHARE = 0.02
@@ -58,8 +66,10 @@ _FILL = {
     "validation": ":",
     "between epochs": ".",
     "compile": "~",
+    "host": "-",
+    "copy to the GPU": "+",
 }
-_OTHER_FILL = "-"
+_OTHER_FILL = "_"
 #: Between epochs beside validation, which is a part of its own: as the words of findings are.
 _BETWEEN = ("first_batch_s", "epoch_end_s")
 
@@ -93,7 +103,7 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
         # What other programs took stands before all times.
         (2, [one_line(one.sentence) for one in judged.findings if one.kind == "other-programs"]),
         (5, _not_separated(run)),
-        (4, list(filter(None, [time_bar(judged.time_breakdown.total)]))),
+        (4, list(filter(None, [time_bar(judged.time_breakdown.total, columns)]))),
         (6, _step(judged)),
         (0, verdict),
         *zip((3, 5), others, strict=False),
@@ -186,25 +196,40 @@ def time_parts(total: TimeSpent) -> list[Part]:
     ]
 
 
-def largest_parts(total: TimeSpent) -> list[Part]:
-    """Return the three largest parts of a run's time, in the order of display; first batches and
-    the ends of epochs are one part."""
+def shown_parts(total: TimeSpent) -> list[Part]:
+    """Return the parts of a run's time from 2 % on, in the order of display, and the rest as one;
+    first batches and the ends of epochs are one part. They sum to the run."""
     parts = [one for one in time_parts(total) if f"{one.kind}_s" not in _BETWEEN]
     between_s = sum(getattr(total, field) for field in _BETWEEN)
     if between_s > 0:
         parts.append(Part("between epochs", "between", between_s, between_s / total.wall_s))
-    largest = sorted(parts, key=lambda one: -one.seconds)[:_MOST_PARTS]
-    return [one for one in parts if one in largest and one.share >= _LEAST_SHARE]
+    shown = [one for one in parts if one.share >= _LEAST_SHARE]
+    rest_s = total.wall_s - sum(one.seconds for one in shown)
+    return [*shown, Part("other", "other", rest_s, rest_s / total.wall_s)] if shown else []
 
 
-def time_bar(total: TimeSpent) -> str:
-    """Return `[=====###..   ]  = compute 52 %, # data wait 30 %, . between epochs 18 %`; empty
-    without a second."""
-    parts = largest_parts(total)
-    named = ", ".join(f"{_fill(one)} {one.name} {units.percent(one.share)}" for one in parts)
-    room = max(_WIDTH - len(named) - 4, _LEAST_BAR)
-    cells = "".join(_fill(one) * max(round(one.share * room), 1) for one in parts)
-    return f"[{cells[:room].ljust(room)}]  {named}" if parts else ""
+def time_bar(total: TimeSpent, columns: int) -> str:
+    """Return `[=====###..]  = compute 52 %, # data wait 30 %, . between epochs 18 %`, which sum to
+    100 %; no bar where it does not fit, and nothing without a second."""
+    parts = shown_parts(total)
+    shares = [one.share for one in parts]
+    named = [
+        (_fill(one), f"{one.name} {percent} %")
+        for one, percent in zip(parts, _apportion(shares, 100), strict=True)
+        if percent
+    ]
+    words = ", ".join(f"{fill} {text}" for fill, text in named)
+    room = min(columns, _MOST_COLUMNS) - len(words) - 5
+    if room < _LEAST_BAR:
+        return ", ".join(text for _, text in named)
+    cells = zip(map(_fill, parts), _apportion(shares, room), strict=True)
+    return f"[{''.join(fill * count for fill, count in cells)}]  {words}" if parts else ""
+
+
+def _apportion(shares: Sequence[float], whole: int) -> list[int]:
+    """Return shares of a whole that sum to 1 in whole numbers that sum to it."""
+    ends = [round(whole * end) for end in accumulate(shares)]
+    return [end - begin for begin, end in pairwise([0, *ends])]
 
 
 def _fill(part: Part) -> str:
@@ -277,7 +302,10 @@ def _changes(judged: JudgedRun) -> tuple[int, list[str]]:
     """Return the newest change that was measured, else the newest one, after its rank."""
     changes = changes_of_run(judged.run, judged.switches)
     measured = measured_changes_of_run(judged.run, judged.switches)
-    more = f"; {units.counted(len(changes) - 1, 'other change')}" if changes[1:] else ""
+    # The autopilot's row has its own switches.
+    own = judged.run.events.of(PipelineSwitched) if judged.run.events.of(AutopilotEnded) else []
+    others = len(changes) - 1 - sum(one.by == AUTOPILOT for one in own)
+    more = f"; {units.counted(others, 'other change')}" if others > 0 else ""
     newest = (measured or changes)[-1:]
     return 1 if measured else 5, [one_line(f"switched: {one.text}{more}") for one in newest]
 

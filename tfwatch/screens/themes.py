@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
-from textual import on
+from textual import events, on
 from textual.app import App
 from textual.binding import Binding
 from textual.filter import LineFilter, NoColor
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
     from textual.color import Color
+    from textual.events import Event
 
 
+#: Seconds for which a message stands over the keys of the last row.
+MESSAGE_S = 8.0
 #: The characters of frames, charts and texts, and ASCII in their place.
 _ASCII = str.maketrans("╭╮╰╯─│→←…●✓█▒░▞·▁▂▃▄▅▆▇", "++++-|><.ov=#./....--==")
 
@@ -119,10 +122,16 @@ class ThemedApp(App[Leave]):
         self.notify("ctrl+z is disabled: q quits")
 
     def notify(self, message: str, **options: Any) -> None:
-        """Show a message in the last row in place of the one before; text from outside is never
-        markup."""
+        """Show a message in the last row, over the keys and in place of the one before, for some
+        seconds or until the next key; text from outside is never markup."""
         self.clear_notifications()
-        super().notify(plain(message), **{"timeout": 4, **options, "markup": False})
+        super().notify(plain(message), **{**options, "timeout": MESSAGE_S, "markup": False})
+
+    async def on_event(self, event: Event) -> None:
+        """Give the last row back to the keys before the next key acts."""
+        if isinstance(event, events.Key):
+            self.clear_notifications()
+        await super().on_event(event)
 
     @on(Pressed)
     def press(self, message: Pressed) -> None:

@@ -94,7 +94,7 @@ class _AutopilotJob:
                 self._restore()
             except Interrupt as over:
                 self._restore()
-                return "user" if over.cause in ("key", "cancelled") else "over", over.reason
+                return "over" if over.ends_run else "user", over.reason
             return stop.cause, stop.reason
         self._restore()
         return "failed", failures[0]
@@ -122,6 +122,7 @@ class _AutopilotJob:
     def _try(self, search: AutopilotSearch, move: Move) -> bool:
         """Make a move, judge it and publish the verdict. Returns whether it is kept; what is not
         is undone with the next move, or at the end."""
+        self._driver.look()  # a run that is over gets no move
         before, after = search.now, None
         self._publish_made(move)
         undone = {knob: search.knobs[knob] for knob in self._tried_knobs}
@@ -144,10 +145,20 @@ class _AutopilotJob:
     def _judged(
         self, search: AutopilotSearch, move: Move, first: int
     ) -> tuple[bool, Breakdown | None]:
-        """Wait for a clear verdict. Returns it with the parts of the measured steps."""
+        """Wait for a clear verdict. Returns it with the parts of the measured steps.
+
+        Raises:
+            Interrupt: the job is over, and no gain is proved by the steps until then.
+        """
         total = first
         while True:
-            total = self._next_total(total)
+            try:
+                total = self._next_total(total)
+            except Interrupt as over:
+                rows = self._driver.settled_rows(first)
+                if over.ends_run and search.judge(move, rows, last=True):
+                    return True, breakdown(steady(rows))
+                raise
             rows = self._driver.settled_rows(first)
             is_last = len(rows) >= MOST or self._steps_left() <= 0
             kept = search.judge(move, rows, last=is_last)
@@ -202,6 +213,7 @@ class _AutopilotJob:
             accelerated = self._driver.snapshot.manifest.accelerated
             effect = effect_between(self._first_rows, search.rows, search.changed, accelerated)
             estimate = effect.estimate if effect else UNKNOWN
+        known = search.knobs if search and cause != "over" else self._driver.knobs
         self._driver.publish(
             AutopilotEnded(
                 self._driver.now_ns(),
@@ -211,7 +223,7 @@ class _AutopilotJob:
                 step - self._began,
                 before_ms=search.first.step.mean if search else None,
                 after_ms=search.now.step.mean if search else None,
-                knobs=dict(search.knobs if search else self._driver.knobs),
+                knobs=dict(known),
                 **estimate.event_fields(),
             )
         )

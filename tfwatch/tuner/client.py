@@ -65,14 +65,14 @@ class Interrupt(Exception):
     """The job is over before it is done.
 
     cause: `cancelled` by another request, `key` where the user switched a knob, `stopped`, or
-    `ended` with the run.
-    reason: the same in a sentence.
+    `ended` with the run. reason: the same in a sentence. ends_run: the run is over too.
     """
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause)
         self.cause = cause
         self.reason = _OVER[cause]
+        self.ends_run = cause in ("stopped", "ended")
 
 
 class RefusedError(Exception):

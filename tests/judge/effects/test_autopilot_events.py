@@ -57,6 +57,13 @@ RESTORED = replace(
     ratio=None,
     knobs={"workers": "off"},
 )
+OVER = replace(
+    ENDED,
+    cause="over",
+    reason="the run has ended",
+    ratio=None,
+    knobs={"workers": "8", "prefetch": "4"},
+)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +94,24 @@ RESTORED = replace(
             "nothing helped (tried workers off → 8); the settings are as before: the gain of all"
             " moves together is not proved",
             id="taken back at the end",
+        ),
+        pytest.param(
+            [MADE, KEPT, SECOND],
+            OVER,
+            "kept workers off → 8; prefetch off → 4 until the end, not proved; the run has ended",
+            id="over with an open move",
+        ),
+        pytest.param(
+            [SECOND, UNDONE],
+            replace(OVER, knobs={"workers": "off", "prefetch": "4"}),
+            "prefetch off → 4 until the end, not proved; the run has ended",
+            id="over before a move is undone",
+        ),
+        pytest.param(
+            [SECOND],
+            replace(OVER, knobs={"workers": "off", "prefetch": "off"}),
+            "nothing changed: the run has ended",
+            id="over before a move is in effect",
         ),
         pytest.param(
             [], ENDED, "nothing to gain: data wait is only 1 % of a step", id="nothing to gain"

@@ -53,6 +53,30 @@ async def test_its_end_is_one_sentence_and_that_of_another_terminals_an_event(
             notes = [note.message for note in show.app._notifications]
             assert notes == ["autopilot: nothing to gain: data wait is only 3 % of a step"] * is_own
             assert "F autopilot: nothing to gain" in show.words
+            assert "f autopilot nothing to gain" in show.words
         show.app.clear_notifications()
         await show.frame()
         assert not show.app._notifications, "once"
+
+
+async def test_what_it_found_stands_at_its_key_until_a_setting_changes(tmp_path: Path) -> None:
+    async with shown(starving(tmp_path)) as show:
+        assert "f autopilot finds the fastest settings by itself" in show.words
+        run = show.run.event(AutopilotBegan, step=show.run.step)
+        why = {"cause": "not_starving", "reason": "data wait is only 3 % of a step"}
+        run.event(AutopilotEnded, step=run.step, steps=0, **why).steps(20, STARVING)
+        await show.frame()
+        assert "f autopilot nothing to gain" in show.words
+        run.switched("prefetch", "off", "4").steps(20, STARVING)
+        await show.frame()
+        assert "f autopilot finds the fastest settings by itself" in show.words
+
+
+async def test_the_next_key_takes_a_message_from_the_keys_of_the_last_row(tmp_path: Path) -> None:
+    async with shown(starving(tmp_path), notifies=True) as show:
+        keys = show.text.splitlines()[-1]
+        show.live.notify("autopilot: nothing to gain")
+        await show.pilot.pause()
+        assert show.text.splitlines()[-1].split() == ["autopilot:", "nothing", "to", "gain"]
+        await show.press("z")
+        assert show.text.splitlines()[-1] == keys

@@ -225,18 +225,28 @@ class AutopilotRun:
 
     @property
     def kept(self) -> tuple[KnobChange, ...]:
-        """The changes that the run continues with, each from the setting at the start."""
+        """The proved changes that the run continues with, or ended with, each from the setting at
+        the start."""
         first: dict[str, str] = {}
         last: dict[str, str] = {}
         for change in (one for move in self.moves if move.kept for one in move.changes):
             first.setdefault(change.knob, change.old)
             last[change.knob] = change.new
-        last |= (
-            {knob: self.ended.knobs.get(knob, last[knob]) for knob in last} if self.ended else {}
-        )
+        if self.ended and self.ended.cause != "over":
+            last |= {knob: self.ended.knobs.get(knob, last[knob]) for knob in last}
         return tuple(
             KnobChange(knob, old, last[knob]) for knob, old in first.items() if last[knob] != old
         )
+
+    @property
+    def unproved(self) -> tuple[KnobChange, ...]:
+        """The changes that were in effect when the run ended, and are not proved."""
+        if self.ended is None or self.ended.cause != "over":
+            return ()
+        kept = {(change.knob, change.new) for change in self.kept}
+        tried = (change for move in (*self.moves, self.made) if move for change in move.changes)
+        in_effect = (one for one in tried if self.ended.knobs.get(one.knob) == one.new)
+        return tuple(dict.fromkeys(one for one in in_effect if (one.knob, one.new) not in kept))
 
 
 def autopilot_runs(events: Iterable[object]) -> list[AutopilotRun]:

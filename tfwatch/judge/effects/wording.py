@@ -220,19 +220,31 @@ def move_line(judged: MoveJudged) -> str:
 def autopilot_text(run: AutopilotRun) -> str:
     """Return what an autopilot run did, in a sentence.
 
-    `1.68 x faster (1.61 to 1.74), kept prefetch off → 4`; `nothing helped (tried prefetch off →
-    4); the settings are as before: ...`; `nothing to gain: ...`.
+    `1.68 x faster (1.61 to 1.74), kept prefetch off → 4`; `prefetch off → 4 until the end, not
+    proved; ...`; `nothing helped (tried prefetch off → 4); the settings are as before: ...`;
+    `nothing to gain: ...`.
     """
     if run.ended is None:
         return TUNER_LOST if run.is_lost else "; ".join(autopilot_parts(run))
-    if run.kept:
-        gain = f"{estimate_text(run.estimate)}, " if run.estimate else ""
-        return f"{gain}kept {changes_text(run.kept)}; {run.ended.reason}"
+    gain = f"{estimate_text(run.estimate)}, " if run.estimate else ""
+    lasting = [f"{gain}kept {changes_text(run.kept)}"] if run.kept else []
+    if run.unproved:
+        lasting.append(f"{changes_text(run.unproved)} until the end, not proved")
+    if lasting:
+        return "; ".join([*lasting, run.ended.reason])
     if not run.moves:
         none = "nothing to gain" if run.ended.cause == "not_starving" else "nothing changed"
         return f"{none}: {run.ended.reason}"
     tried = ", ".join(dict.fromkeys(changes_text(move.changes) for move in run.moves))
     return f"nothing helped (tried {tried}); the settings are as before: {run.ended.reason}"
+
+
+def autopilot_brief(run: AutopilotRun) -> str:
+    """Return what an autopilot run found, without its figures where it moved: they have a line of
+    their own."""
+    if run.kept:
+        return f"kept {changes_text(run.kept)}"
+    return autopilot_text(run).partition(" (tried ")[0]
 
 
 # -- forecasts -------------------------------------------------------------------------------------

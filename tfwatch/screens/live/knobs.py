@@ -11,13 +11,19 @@ from textual.content import Content
 from textual.reactive import reactive
 
 from tfwatch.core import units
-from tfwatch.core.clock import Slot, second_of
-from tfwatch.core.events import AUTOPILOT, ExperimentEnded
+from tfwatch.core.events import (
+    AUTOPILOT,
+    AutopilotEnded,
+    ExperimentEnded,
+    PipelineSwitched,
+)
 from tfwatch.core.knobs import CACHE, DEFAULT, KNOBS, Knob, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects import switching_state
+from tfwatch.judge.effects.comparison import LEAST
 from tfwatch.judge.effects.switching_state import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.effects.wording import (
+    autopilot_brief,
     autopilot_parts,
     autopilot_text,
     block_text,
@@ -91,15 +97,26 @@ def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
     shown = view.snapshot.manifest.knobs
     rows = [_knob_row(view, live, knob) for knob in KNOBS.values() if knob.name in shown]
     if rows and live and view.snapshot.manifest.switchable and not view.is_over:
-        autopilot = view.situation.autopilot_run
-        note = (
-            f"f ends it; {'; '.join(autopilot_parts(autopilot))}"
-            if autopilot
-            else "finds the fastest settings by itself"
-        )
-        is_busy = autopilot is not None
+        is_busy = view.situation.autopilot_run is not None
+        note = _autopilot_note(view)
         rows.append(KnobRow("f", "autopilot", "", "", note, busy=is_busy, matters=True))
     return tuple(rows)
+
+
+def _autopilot_note(view: RunView) -> str:
+    """Return what the autopilot does, or has found for the settings and the regime that still
+    last; else its purpose."""
+    if running := view.situation.autopilot_run:
+        return f"f ends it; {'; '.join(autopilot_parts(running))}"
+    events, regime = view.snapshot.events, view.situation.regime
+    ended = events.newest(AutopilotEnded)
+    switched = events.newest(PipelineSwitched)
+    is_new = ended is None or (regime.cause == "cache" and regime.begin_ns > ended.at_ns)
+    # What it takes back itself is switched after its end.
+    is_switched = ended and switched and switched.by != AUTOPILOT and switched.at_ns > ended.at_ns
+    if is_new or is_switched:
+        return "finds the fastest settings by itself"
+    return autopilot_brief(autopilot_runs(events.of(*AUTOPILOT_EVENTS))[-1])
 
 
 #: The note beside a value of the script's own.
@@ -200,11 +217,11 @@ def effect_lines(view: RunView) -> list[str]:
 
 
 def _sides(switch: Comparison, *, has_wait: bool) -> str:
-    """Return `23.4 → 13.9 ms/step, data wait 41 → 1 %`; empty without steady steps on a side.
-    has_wait: the data wait is said already."""
-    if switch.before is None or switch.after is None:
+    """Return `23.4 → 13.9 ms/step, data wait 41 → 1 %`; empty below 20 steady steps on a side: the
+    first ones take what the buffers hold. has_wait: the data wait is said already."""
+    sides = [side for side in (switch.before, switch.after) if side and side.steps >= LEAST]
+    if len(sides) < 2:
         return ""
-    sides = switch.before, switch.after
     before_ms, after_ms = (switch.typical(side.step) for side in sides)
     old, new = units.in_one_unit(before_ms, after_ms)
     shares = [switch.typical(side.wait) / max(switch.typical(side.step), 1e-9) for side in sides]
@@ -232,11 +249,11 @@ class KnobsPane(FramedPane):
     watch_folded = FramedPane.repaint_rows
 
     def news(self, view: RunView) -> object:
-        """Return the settings, which change at once, and the second and the events, with which
-        their effect changes."""
-        second = second_of(view.snapshot.now_s, Slot.SEARCH)
+        """Return the settings, and the newest switch and the events, with which their effect
+        changes."""
         self.knobs = knob_rows(view, view.situation.live)
-        return self.knobs, view.awaits_fit, second, view.is_over, len(view.snapshot.events)
+        newest = view.comparisons[-1:]
+        return self.knobs, view.awaits_fit, newest, view.is_over, len(view.snapshot.events)
 
     def take_news(self, view: RunView) -> None:
         super().take_news(view)

@@ -199,9 +199,9 @@ class LiveScreen(Screen[None]):
 
     def _show_messages(self, view: RunView) -> None:
         for message in self._switch_requests.take_messages(view):
-            self.notify(message, timeout=15)
+            self.notify(message)
         if offer := self._switch_requests.offer_kept(view):
-            self.notify(offer, timeout=20)
+            self.notify(offer)
         refused, asked_s = view.snapshot.events.newest(StopRefused), self._stopping_s
         if refused and asked_s is not None and refused.at_ns / 1e9 >= asked_s:
             self._switch_requests.stop_failed()
@@ -382,9 +382,9 @@ class LiveScreen(Screen[None]):
         try:
             await self._late(patch.write)
         except BadInputError as error:
-            self.notify(str(error), severity="error", timeout=10)
+            self.notify(str(error), severity="error")
         else:
-            self.notify(f"written: {names}; the next run begins with it", timeout=8)
+            self.notify(f"written: {names}; the next run begins with it")
 
     async def _late(self, task: Callable[[], _T]) -> _T:
         """Return the result of a task on a disk, which takes no time of the keys.
@@ -404,7 +404,7 @@ class LiveScreen(Screen[None]):
         # None where the disk takes it not at once, or not at all.
         path = self._copies.ask(lambda: save_copy(folder, text, name))
         also = f"; also in the run folder's {path.name}" if path else ""
-        self.notify(f"{why}copied: {what}{also}", timeout=8)
+        self.notify(f"{why}copied: {what}{also}")
 
     def action_help(self) -> None:
         """Show the keys that have an effect in this run, and the figures that it lacks."""
@@ -425,4 +425,4 @@ class LiveScreen(Screen[None]):
         cuts."""
         self.timeline.jump_to(message.at_s)
         if message.cut_text:
-            self.notify(message.cut_text, timeout=10)
+            self.notify(message.cut_text)

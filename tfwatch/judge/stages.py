@@ -26,6 +26,10 @@ _CROWDED = 0.3
 #: A stage that takes less than this share of the data wait does not explain it: the handover of a
 #: batch takes longer.
 _EXPLAINS = 0.2
+#: The time of a batch covers this share of the data wait that it explains, and is at most so many
+#: times a step: readings are of other seconds than the steps. Stages whose slowest stretch takes
+#: this share of all run one after another.
+_COVERS, _ABOVE, _ALONE = 0.8, 1.25, 0.9
 #: Of shorter waits the sensor samples only uncommonly long ones, for 3 ms each: they say nothing
 #: about the others.
 _TOO_SHORT_MS = 6.0
@@ -172,6 +176,20 @@ class StageTable:
     def is_prefetched(self) -> bool:
         """True where the last stage is a prefetch, tfwatch's or another."""
         return bool(self.stages) and self.stages[-1].is_buffer
+
+    def total(self, step_ms: float, wait_ms: float) -> tuple[str, float] | None:
+        """Return the time of a batch in all stages: `wall` where they run in parallel, `calls` one
+        after another, as where they share the cores.
+
+        None where neither explains the steps: it is far below their data wait, or above the step,
+        as in readings of a stall. wait_ms: 0 where the steps do not starve; NaN is unknown.
+        """
+        if self.rate_ms > _ABOVE * step_ms:
+            return None
+        is_parallel = self.rate_ms < _ALONE * self.all_ms
+        known = {"calls": self.all_ms}
+        known = {"wall": self.rate_ms, **known} if is_parallel else known
+        return next(((word, ms) for word, ms in known.items() if not ms < _COVERS * wait_ms), None)
 
     def is_ahead(self, work_ms: float) -> bool:
         """Return True if batches wait in a full buffer and take less than `work_ms`, a step's

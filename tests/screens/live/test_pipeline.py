@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.judge.test_view import look
 from tests.screens.canned import N_A, STARVING, Canned, usual
 from tests.screens.showing import pipeline_of
@@ -25,6 +27,24 @@ def test_with_prefetch_the_work_of_a_step_is_shown_beside_the_bottleneck() -> No
     rows = rows_of(run, 62)
     assert "wall 23.0; a step: 13.8 compute + host" in rows
     assert f"→ map(decode) 92.0 {'█' * 24} 4 of 2" in rows
+
+
+@pytest.mark.parametrize(
+    ("maps_ms", "total"),
+    [
+        pytest.param((92.0,), "wall 23.0; a step: 13.8 compute + host", id="it explains the wait"),
+        pytest.param((8.0, 8.0), "calls 16.0; a step: 13.8 compute + host", id="shared cores"),
+        pytest.param((1.0, 1.0), "", id="too short for the wait"),
+    ],
+)
+def test_the_total_of_the_stages_is_shown_where_it_explains_the_wait(
+    maps_ms: tuple[float, ...], total: str
+) -> None:
+    knobs = {"prefetch": "4", "workers": "4"}
+    run = Canned(None, knobs=knobs).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)
+    run.staged(*(("map", "ParallelMapV2", ms, 4.0, N_A, N_A) for ms in maps_ms))
+
+    assert [row for row in rows_of(run, 62) if "compute + host" in row] == [total] * bool(total)
 
 
 def test_a_pipeline_without_a_reading_shows_the_reason() -> None:

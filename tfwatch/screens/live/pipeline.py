@@ -65,7 +65,7 @@ class PipelinePane(FramedPane):
         limit = _limiting_stage(view, table)
         shown = _most_important(table, limit, height - heads - 1)
         stages = self._stage_rows(view, shown, limit, width, heads)
-        return [*stages, _total(view, table)]
+        return [*stages, *_total(view, table)]
 
     def _stage_rows(
         self, view: RunView, stages: Sequence[Stage], limit: Stage | None, width: int, heads: bool
@@ -141,9 +141,9 @@ def _most_important(table: StageTable, limit: Stage | None, room: int) -> list[S
     return [stage for stage in table.stages if any(stage is one for one in kept)]
 
 
-def _total(view: RunView, table: StageTable) -> Content:
-    """Return the row that compares a batch in all stages with the step; the cause of a limit is on
-    the banner.
+def _total(view: RunView, table: StageTable) -> list[Content]:
+    """Return the row that compares a batch in all stages with the step, none where that does not
+    explain the step; the cause of a limit is on the banner.
 
     It begins with `wall 23.0` where stages run in parallel, else with `calls 28.3`, the work of all
     calls for a batch.
@@ -151,11 +151,15 @@ def _total(view: RunView, table: StageTable) -> Content:
     if math.isnan(table.all_ms):
         stands = _stalled(view) or view.snapshot.life.is_stale or view.is_over
         none = "no batch passed in the last seconds" if stands else _NO_FIGURES
-        return row((_why_missing(view) or none, QUIET_COLOUR))
-    style = "$text-warning" if _starves(view) else QUIET_COLOUR
-    word = "wall" if table.rate_ms < 0.9 * table.all_ms else "calls"
-    work = f"  {word} {units.number(min(table.rate_ms, table.all_ms))}"
-    return row((work, "bold"), (_compare(view, table), style))
+        return [row((_why_missing(view) or none, QUIET_COLOUR))]
+    split, starves = view.situation.split, _starves(view)
+    step_ms = split.step.mean if split else math.nan
+    total = table.total(step_ms, split.wait.mean if split and starves else 0.0)
+    if total is None:
+        return []
+    word, ms = total
+    style = "$text-warning" if starves else QUIET_COLOUR
+    return [row((f"  {word} {units.number(ms)}", "bold"), (_compare(view, table), style))]
 
 
 def _compare(view: RunView, table: StageTable) -> str:

@@ -125,6 +125,13 @@ NO_GPU = "a GPU or a smaller model"
             "hides short stalls only",
         ),
         (
+            "stall",
+            losing(data_wait_s=8.4, stalls=[Stall(9, 1, 1, 1800.0, "swap")] * 3),
+            "3 stalls of 1.8 s each: swap; between them a step waits 3.0 ms for data in the mean",
+            5.4,
+            "hides short stalls only",
+        ),
+        (
             "kept-order",
             losing(
                 data_wait_s=20.0,
@@ -392,9 +399,28 @@ NO_GPU = "a GPU or a smaller model"
         (
             "few-steps",
             losing(compute_s=0.7, data_wait_s=0.3, epoch_end_s=0.0, unaccounted_s=20.0, steps=50),
-            "only 0.3 s of 21.0 s is data wait: unaccounted time takes 20.0 s",
+            (
+                "the unaccounted time takes 20.0 s of 21.0 s; the steps take 1.0 s, and wait 0.3 s"
+                " of it for data"
+            ),
             0.0,
-            "longer runs of steps",
+            "look there first: steps without data wait would save 0.3 s at most",
+        ),
+        (
+            # The first traces, which every run has, are no part of the time that is judged.
+            "few-steps",
+            losing(
+                compute_s=0.7,
+                data_wait_s=0.3,
+                first_batch_s=5.0,
+                compile_s=9.0,
+                traces=1,
+                steps=50,
+                newest=(TimeSpent(steps=25, first_batch_s=5.0), TimeSpent(steps=25)),
+            ),
+            "the first batch of an epoch takes 5.0 s of 6.0 s; the steps take 1.0 s",
+            0.0,
+            "look there first",
         ),
     ],
 )

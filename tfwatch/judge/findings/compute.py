@@ -13,12 +13,20 @@ from tfwatch.judge.findings.situation import of_step
 from tfwatch.judge.findings.switch_lines import advise_gain
 from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
-from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
+from tfwatch.judge.steps.time_breakdown import PART_NAMES
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
 
 _PRECISION = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made'
+#: The parts of the judged time beside the steps, by name.
+_NOT_STEPS = {
+    **{
+        part: PART_NAMES[part]
+        for part in ("first_batch_s", "validation_s", "epoch_end_s", "unaccounted_s")
+    },
+    "between_fits_s": "time between fits",
+}
 _FETCH_OUTSIDE = (
     "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is"
     " seen"
@@ -36,7 +44,7 @@ def find(now: Situation) -> Finding | None:
     if now.manifest.makes_batches:
         return _train_on_batch(now, worked_s)
     if 2 * worked_s < now.regime.judged_s and spent.data_wait_s >= MODERATELY_FROM * worked_s:
-        return _waits_little(now)
+        return _waits_little(now, worked_s)
     means_ms = (1e3 * seconds / spent.steps for seconds in (spent.data_wait_s, worked_s))
     waited = of_step(part.wait, part.step) if part else " of ".join(units.in_one_unit(*means_ms))
     # Data and compute may share the cores: a switch that is sure to gain comes before the limit.
@@ -68,17 +76,18 @@ def _train_on_batch(now: Situation, worked_s: float) -> Finding:
     return Finding("compute-bound", word, brief, advice.sentence, advice.edit, Tone.GOOD, brief)
 
 
-def _waits_little(now: Situation) -> Finding:
+def _waits_little(now: Situation, worked_s: float) -> Finding:
     """Describe steps that wait for data, in a run that hardly consists of steps."""
     spent = now.regime.spent
-    most = max(PARTS, key=lambda part: getattr(spent, part))
-    waited, all_s = units.seconds(spent.data_wait_s), units.seconds(now.regime.judged_s)
-    brief = f"only {waited} of {all_s} is data wait"
+    most = max(_NOT_STEPS, key=lambda part: getattr(spent, part))
+    taken = map(units.seconds, (getattr(spent, most), now.regime.judged_s))
+    waited = units.seconds(spent.data_wait_s)
+    brief = f"the {_NOT_STEPS[most]} takes {' of '.join(taken)}"
     return Finding(
         "few-steps",
         now.label("OK, data wait", spent.data_wait_s),
-        f"{brief}: {PART_NAMES[most]} takes {units.seconds(getattr(spent, most))}",
-        "longer runs of steps, before the input pipeline is worth a change",
+        f"{brief}; the steps take {units.seconds(worked_s)}, and wait {waited} of it for data",
+        f"look there first: steps without data wait would save {waited} at most",
         tone=Tone.CALM,
         brief=brief,
     )

@@ -49,6 +49,14 @@ def test_a_slower_run_is_found_and_the_setting_that_differs_is_named(
     assert step["low"] < step["difference"] < step["high"]
 
 
+def test_the_name_of_a_script_is_its_newest_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(folder / "c0_cnn_small", noisy_rows(3, 9), start_s=90)
+    assert main(["compare", "a0_cnn", "cnn", "--runs-dir", str(folder)]) == 0
+    assert "b2_cnn" in capsys.readouterr().out
+
+
 def test_runs_in_turn_measure_the_spread(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = compared(folder, capsys, "a0_cnn,a1_cnn,a2_cnn", "b0_cnn,b1_cnn,b2_cnn")
 

@@ -317,9 +317,8 @@ def test_the_end_sums_up_the_data_wait() -> None:
     advice = finding(ended=ended, waited_s=25.0, stalls=stalls)[2]
 
     assert (
-        advice
-        == "data wait 25.0 s (25 % of the run); without it: 1:15 at best; 3 stalls, longest 41.0 s"
-        " - tfwatch replay 2026-11-20T10-17-03_cnn"
+        advice == "data wait 25.0 s (25 % of the run), with 3 stalls of 41.0 s at most;"
+        " without it: 1:15 at best - tfwatch replay 2026-11-20T10-17-03_cnn"
     )
 
 
@@ -418,3 +417,17 @@ def test_a_wait_is_a_stall_by_the_length_of_a_step(
     now = changed(RUNNING, phase=Phase.WAIT, phase_s=phase_s, median_step_ms=median_step_ms)
 
     assert now.is_stalled is stalled
+
+
+def test_where_the_advice_has_only_the_place_the_next_loss_has_its_row() -> None:
+    place = "read.py:12 in read, below map(load)"
+    stalls = Finding("stall", "STALLS 54 %", f"6 stalls: {place}", f"look at {place}", where=place)
+    log = Finding(
+        *("callback", "HOST-BOUND 10 %", "callback Log takes 4.8 s", "log every 100 steps"),
+        lost_s=4.8,
+    )
+    now = changed(RUNNING, split=judged(9.6))
+    assert make_banner(now, [stalls]).advice == ""
+    following = "then HOST-BOUND 10 %: callback Log takes 4.8 s; log every 100 steps"
+    assert make_banner(now, [stalls, log]).advice == following
+    assert make_banner(now, [log]).advice == log.advice

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tfwatch.judge import log_lines
-from tfwatch.judge.log_lines import LogFollower, find_meanings, meaning_of, wall_s
+from tfwatch.judge.log_lines import LogFollower, find_meanings, meaning_of, that_matter, wall_s
 
 #: A meaning's name, a tab, and a line as TensorFlow, Keras or tensorflow-metal printed it.
 KNOWN = [
@@ -28,6 +28,12 @@ def test_a_line_has_its_meaning_and_a_harmless_one_none(name: str, line: str) ->
 
     assert (meaning.name if meaning else "harmless") == name
     assert meaning is None or (meaning.text.isprintable() and len(meaning.text) < 120)
+
+
+def test_no_gpu_is_no_news_where_the_user_hides_them() -> None:
+    found = find_meanings([NO_CUDA, FILLING])
+    assert that_matter(found, {}) == that_matter(found, {"gpus_hidden": False}) == found
+    assert [one.name for one in that_matter(found, {"gpus_hidden": True})] == ["shuffle fill"]
 
 
 def test_every_meaning_has_its_line() -> None:

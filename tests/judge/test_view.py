@@ -84,7 +84,7 @@ def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
         (152, 30_000)
     ]
     assert view.situation.waited_s == pytest.approx(30.0, abs=0.2)
-    assert "1 stall, longest 30.0 s" in view.finding.advice
+    assert "with 1 stall of 30.0 s at most" in view.finding.advice
 
 
 FILLING = (

@@ -93,6 +93,18 @@ def test_the_cores_are_those_that_the_process_is_bound_to(
     assert limits(make_root(tmp_path, "/", {"cpu.max": "200000 100000"})).cores == 2
 
 
+@pytest.mark.parametrize(
+    ("visible", "is_hidden"), [(None, False), ("0,1", False), ("-1", True), ("", True)]
+)
+def test_it_is_recorded_that_all_gpus_are_hidden(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, is_hidden: bool
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert describe_machine()["gpus_hidden"] is is_hidden
+
+
 def test_a_run_records_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_info, "limits", lambda: ProcessLimits(8 * GB, None, 2.0))
     writer, _ = begin_run(tmp_path, "cnn", FakeClock(1).clock)

@@ -24,6 +24,7 @@ def runs(tmp_path: Path) -> Path:
         "2026-11-20T10-17-03_cnn",
         "2026-11-21T09-00-00_script",
         "2026-11-20T12-00-00_cnn",
+        "2026-11-21T10-00-00_script_2",
     ):
         write_run(tmp_path / name, plain(1))
     (tmp_path / "2026-12-01T00-00-00_empty").mkdir()
@@ -40,6 +41,7 @@ def test_a_taken_name_gets_a_number(tmp_path: Path) -> None:
 
 def test_only_runs_are_listed_newest_first(runs: Path) -> None:
     assert [run.name for run in list_runs(runs)] == [
+        "2026-11-21T10-00-00_script_2",
         "2026-11-21T09-00-00_script",
         "2026-11-20T12-00-00_cnn",
         "2026-11-20T10-17-03_cnn",
@@ -67,14 +69,18 @@ def test_runs_of_one_second_are_sorted_by_number(tmp_path: Path, count: int) -> 
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (None, "2026-11-21T09-00-00_script"),
-        ("latest", "2026-11-21T09-00-00_script"),
+        (None, "2026-11-21T10-00-00_script_2"),
+        ("latest", "2026-11-21T10-00-00_script_2"),
         ("cnn", "2026-11-20T12-00-00_cnn"),
+        ("script", "2026-11-21T09-00-00_script"),
+        ("scrip", "2026-11-21T10-00-00_script_2"),
         ("20T10", "2026-11-20T10-17-03_cnn"),
         ("2026-11-20T10-17-03_cnn", "2026-11-20T10-17-03_cnn"),
     ],
 )
-def test_part_of_a_name_finds_the_newest(runs: Path, wanted: str | None, found: str) -> None:
+def test_a_name_finds_the_newest_of_its_script_else_of_those_with_it_as_a_part(
+    runs: Path, wanted: str | None, found: str
+) -> None:
     assert find_run(wanted, runs).name == found
 
 

@@ -15,8 +15,10 @@ from tfwatch.runs.library import (
     find_run,
     list_runs,
     list_single_runs,
+    of_workload,
     replay_argument,
     run_name,
+    runs_named,
 )
 from tfwatch.runs.liveness import is_process_alive
 from tfwatch.runs.machine_info import boot_id
@@ -56,11 +58,11 @@ def find(wanted: str | None, runs_dir: Path, *, only: bool = False) -> Path:
 
 
 def _matching(wanted: str | None, folder: Path, runs_dir: Path) -> list[str]:
-    """Return the names of the runs that have a part of a name; none where it is a whole name, or a
-    folder."""
+    """Return the names of the runs that have a part of a name, or are of a script or workload; none
+    where it is a whole name, or a folder."""
     if not wanted or wanted in (LATEST, folder.name) or folder.parent != runs_dir:
         return []
-    return [run.name for run in list_runs(runs_dir) if wanted in run.name]
+    return [run.name for run in runs_named(wanted, runs_dir)]
 
 
 def opened(folder: Path) -> Snapshot:
@@ -96,18 +98,26 @@ def find_side(words: str, runs_dir: Path) -> list[RunToCompare]:
     names = [word.strip() for word in words.split(",") if word.strip()]
     if not names:
         raise BadInputError(f"{words!r} names no run")
-    folders = [find(name, runs_dir, only=True) for name in names]
+    folders = [_find_one(name, runs_dir) for name in names]
     return [RunToCompare(JudgedRun(opened(one)), run_name(one)) for one in folders]
 
 
+def _find_one(name: str, runs_dir: Path) -> Path:
+    """Return the newest run of a script or workload, else the only run with a part of a name."""
+    with readable(runs_dir):
+        newest = find_run(name, runs_dir)
+        is_newest = newest in of_workload(name, list_runs(runs_dir))
+    return newest if is_newest else find(name, runs_dir, only=True)
+
+
 def last_two(name: str, runs_dir: Path) -> tuple[str, str]:
-    """Return the last run but one, and the last, of those that have a name or a part of it.
+    """Return the last run but one, and the last, of those of a name (`runs_named`).
 
     Raises:
         BadInputError: there are no two.
     """
     with readable(runs_dir):
-        runs = [str(run) for run in list_runs(runs_dir) if name in (LATEST, "") or name in run.name]
+        runs = [*map(str, runs_named("" if name == LATEST else name, runs_dir))]
     if len(runs) < 2:
         found = units.counted(len(runs), "run")
         raise BadInputError(f"{found} of {name!r} in {runs_dir}: a comparison needs two")

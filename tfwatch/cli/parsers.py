@@ -22,7 +22,7 @@ from tfwatch.core import units
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_RUN = "a run folder, part of a run's name, or latest"
+_RUN = "a run folder, a script's name, part of a run's name, or latest"
 _NEWEST_RUN = f"{_RUN} (the default)"
 _TRAINING = f"{_RUN}; default: the newest training that runs"
 #: As OpenTelemetry's exporter for Prometheus.

@@ -14,6 +14,7 @@ from tfwatch.core.errors import printable
 from tfwatch.doctor.facts import Facts, collect_facts
 from tfwatch.doctor.packages import AND_CUDA, ARM_PYTHON, METAL_PAIR
 from tfwatch.doctor.trial import explain, explain_cuda
+from tfwatch.runs.machine_info import hides_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -181,7 +182,7 @@ def _no_gpu(facts: Facts) -> tuple[Status, str, str]:
     nvidia = facts.nvidia
     if not nvidia.driver and not nvidia.has_card:
         return Status.OK, "this machine has no NVIDIA GPU, so the CPU computes", ""
-    if nvidia.hidden is not None and nvidia.hidden.strip() in ("", "-1"):
+    if hides_gpus(nvidia.hidden):
         why = f"CUDA_VISIBLE_DEVICES={nvidia.hidden} hides every GPU"
         return Status.WARN, why, "unset CUDA_VISIBLE_DEVICES"
     if not nvidia.driver:

@@ -55,6 +55,8 @@ def banner(now: Situation, losses: Sequence[Finding], before: Finding | None = N
     if now.last_losses and not finding.remark:  # a failed or killed run: its cause comes first
         last = now.last_losses[0]
         finding = replace(finding, remark=f"{last.word}; {last.advice}", code=last.code)
+    if repeats_place(finding):
+        finding = replace(finding, advice=_next_loss(losses))
     finding = _with_loss(now, replace(finding, remark=finding.remark or remark(now)))
     if now.unrecorded and now.ended is None:
         missing = (
@@ -63,6 +65,19 @@ def banner(now: Situation, losses: Sequence[Finding], before: Finding | None = N
         )
         return replace(finding, advice=missing)
     return finding
+
+
+def repeats_place(finding: Finding) -> bool:
+    """Return whether the advice of a finding has only the place that is in its sentence."""
+    return bool(finding.where) and finding.advice == f"look at {finding.where}"
+
+
+def _next_loss(losses: Sequence[Finding]) -> str:
+    """Return `then HOST-BOUND 10 %: callback Log takes 4.8 s; ...`; empty without a second loss."""
+    if len(losses) < 2 or not losses[1].lost_s:
+        return ""
+    following = losses[1]
+    return f"then {following.word}: {following.brief or following.sentence}; {following.advice}"
 
 
 def _with_request(now: Situation, finding: Finding) -> Finding:
@@ -341,13 +356,14 @@ def _sum_up(now: Situation) -> str:
 
 
 def _cost(now: Situation) -> str:
-    """Return `data wait 4:12 (2 % of the run); without it: 1:15 at best; 3 stalls, longest 9 s`."""
+    """Return `data wait 4:12 (2 % of the run), with 3 stalls of 9 s at most; without it: 1:15 at
+    best`."""
     sees_wait = now.manifest.sees_data_wait
     parts = data_wait_parts(now.waited_s, now.now_s) if sees_wait else ["data wait n/a"]
     if now.stalls:
         longest_s = max(stall.lost_ms for stall in now.stalls) / 1e3
         stalls = units.counted(len(now.stalls), "stall")
-        parts.append(f"{stalls}, longest {units.seconds(longest_s)}")
+        parts[0] += f", with {stalls} of {units.seconds(longest_s)} at most"
     return "; ".join(parts)
 
 

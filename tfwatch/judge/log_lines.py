@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tfwatch.runs.format import Machine
+
 #: The start of a line is enough to identify it; lines of Keras' progress bar are long.
 _LOOKED_AT = 1000
 #: absl's prefix holds seconds since 1970, `I0000 00:00:1795263242.021949`; older lines hold the
@@ -32,10 +34,12 @@ class LogFinding:
     wall_s: float | None = None
 
 
+#: The name of the line on a machine without a GPU.
+NO_GPU = "no gpu"
 #: The texts of TensorFlow 2.18 to 2.21, Keras 3.8 to 3.15 and tensorflow-metal 1.2, by the name of
 #: their meaning, with the sentence.
 _MATTER: dict[str, tuple[str, tuple[str | _Parts, ...]]] = {
-    "no gpu": (
+    NO_GPU: (
         "no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch doctor",
         (
             "Could not find cuda drivers",
@@ -131,6 +135,13 @@ def find_meanings(lines: Iterable[str]) -> tuple[LogFinding, ...]:
     log = LogFollower()
     log.take(lines)
     return log.findings
+
+
+def that_matter(found: Sequence[LogFinding], machine: Machine) -> tuple[LogFinding, ...]:
+    """Return the meanings that matter on a machine: not that no GPU was found, where the user hides
+    all of them."""
+    is_hidden = machine.get("gpus_hidden", False)
+    return tuple(one for one in found if not (is_hidden and one.name == NO_GPU))
 
 
 class LogFollower:

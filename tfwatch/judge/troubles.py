@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.events import LossDiverged, Paused, TrainableIgnored, TrainingFailed
 from tfwatch.judge.findings.finding import Fact, Finding, Tone
-from tfwatch.judge.log_lines import find_meanings
+from tfwatch.judge.log_lines import find_meanings, that_matter
 from tfwatch.judge.steps.stalls import is_stall_of_callback
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def beside(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
     yield from _callbacks(run)
     yield from _trainable(run)
     yield from _machine(run, machine)
-    for one in find_meanings(run.log):
+    for one in that_matter(find_meanings(run.log), run.manifest.machine):
         yield Finding("tensorflow-log", "TENSORFLOW", one.text)
 
 

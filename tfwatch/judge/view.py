@@ -46,7 +46,7 @@ from tfwatch.judge.findings.situation import (
 from tfwatch.judge.findings.switch_lines import lines_of, proved_knobs
 from tfwatch.judge.forecasts.evidence import evidence_now
 from tfwatch.judge.forecasts.forecast import forecasts
-from tfwatch.judge.log_lines import LogFinding, LogFollower
+from tfwatch.judge.log_lines import LogFinding, LogFollower, that_matter
 from tfwatch.judge.machine import MachineFollower
 from tfwatch.judge.other_programs import OthersFollower
 from tfwatch.judge.profile.step_parts import profile_of_run
@@ -274,7 +274,7 @@ class Follower:
             losses,
             knobs,
             self._comparisons,
-            self._log.findings,
+            that_matter(self._log.findings, snapshot.manifest.machine),
             self._earlier_fits + newest_fit(snapshot),
             self._script(),
             self._step_search.done,

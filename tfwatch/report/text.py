@@ -19,10 +19,11 @@ from tfwatch.core.events import (
     RecordingLost,
     RecordingResumed,
 )
+from tfwatch.judge.banner import repeats_place
 from tfwatch.judge.event_rows import changes_of_run, measured_changes_of_run
 from tfwatch.judge.findings.finding import RemedyForecast
 from tfwatch.judge.judged_run import JudgedRun
-from tfwatch.judge.log_lines import find_meanings
+from tfwatch.judge.log_lines import NO_GPU, find_meanings
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.judge.troubles import divergences_text
 from tfwatch.report.run_facts import final_loss, finished_epochs, steps_done
@@ -50,8 +51,6 @@ _MOST_LOSSES, _MOST_CODE = 3, 4
 SINCE = {"switch": "since the last switch", "cache": "since the cache is filled"}
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
 _WARNINGS = ("trainable-ignored", "heat", "swapping", "memory-growth", "callback-stall")
-#: The line of TensorFlow's log on a machine without a GPU; the summary names the device.
-_NO_GPU = "no gpu"
 #: The most columns of the bar with its words, and the least of the bar alone.
 _MOST_COLUMNS, _LEAST_BAR = 120, 16
 _MOST_PARTS = 3
@@ -257,7 +256,7 @@ def _losses(judged: JudgedRun) -> list[list[str]]:
 
 def _loss(finding: Finding, number: int, since: str) -> Iterator[str]:
     yield one_line(f"{number}. {loss_text(finding, since)}" if number else finding.sentence)
-    if finding.advice:
+    if finding.advice and not repeats_place(finding):
         yield f"   -> {one_line(finding.advice)}"
     if isinstance(finding.forecast, RemedyForecast):
         yield f"      {one_line(remedy_text(finding.forecast))}"
@@ -294,7 +293,8 @@ def _code(findings: Sequence[Finding], columns: int) -> list[str]:
 
 def _warnings(judged: JudgedRun) -> list[str]:
     warnings = [one.sentence for one in judged.findings if one.kind in _WARNINGS]
-    said = [one.text for one in find_meanings(judged.run.log) if one.name != _NO_GPU]
+    # The summary names the device.
+    said = [one.text for one in find_meanings(judged.run.log) if one.name != NO_GPU]
     return [one_line(line) for line in (*warnings, *said)]
 
 

@@ -156,6 +156,8 @@ class Machine(TypedDict, total=False):
     #: `bfloat16`; None: unknown.
     cpu_types: list[str] | None
     memory_limit_bytes: Bytes | None
+    #: CUDA_VISIBLE_DEVICES hides all GPUs from the process.
+    gpus_hidden: bool
 
 
 #: Characters of a name of the model's, and layers of one kind.

@@ -28,9 +28,11 @@ from tfwatch.runs.format import (
 from tfwatch.runs.group import WINDOW_S, is_group, rank_folders, read_group_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
+#: What `make_run_dir` puts after a taken name.
+_NUMBER = re.compile(r"-\d{1,3}$")
 #: A user's word for the newest run.
 LATEST = "latest"
 
@@ -163,9 +165,9 @@ def _dated_name(entry: Path) -> str:
 def find_run(wanted: str | None, runs_dir: Path) -> Path:
     """Return the run that a user names; None, and `latest`, are the newest one.
 
-    A user names it by its folder, its name, or a part of its name (the newest match). The run of a
-    rank is GROUP/RANK, and GROUP may be a part of the group's name; a group itself is found as a
-    run is.
+    A user names it by its folder, its name, the name of its script or workload, or a part of its
+    name (the newest match). The run of a rank is GROUP/RANK, and GROUP may be a part of the group's
+    name; a group itself is found as a run is.
 
     Raises:
         FileNotFoundError: there is no such run; the message is a sentence for the user.
@@ -178,10 +180,30 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
     if wanted and (rank := _find_rank(wanted, runs_dir)):
         return rank
     wanted = None if wanted == LATEST else wanted
-    runs = [run for run in list_runs(runs_dir) if wanted is None or wanted in run.name]
-    if not runs or wanted == "":
+    runs = [] if wanted == "" else runs_named(wanted, runs_dir)
+    if not runs:
         raise FileNotFoundError(_not_found(wanted, runs_dir))
-    return next((run for run in runs if run.name == wanted), runs[0])
+    return runs[0]
+
+
+def runs_named(wanted: str | None, runs_dir: Path) -> list[Path]:
+    """Return the runs that have a name, the newest first: the one with this whole name, else those
+    of the script or workload of this name, else those with it as a part; all without a name.
+
+    Raises:
+        OSError: the runs' folder cannot be read.
+    """
+    runs = list_runs(runs_dir)
+    if not wanted:
+        return runs
+    whole = [run for run in runs if run.name == wanted]
+    return whole or of_workload(wanted, runs) or [run for run in runs if wanted in run.name]
+
+
+def of_workload(wanted: str, runs: Sequence[Path]) -> list[Path]:
+    """Return those runs that are of the script or workload of this name."""
+    names = {run.name for run in runs if run.name.partition("_")[2] == wanted}
+    return [run for run in runs if {run.name, _NUMBER.sub("", run.name)} & names]
 
 
 def _find_rank(wanted: str, runs_dir: Path) -> Path | None:

@@ -50,7 +50,15 @@ def describe_machine() -> Machine:
         "cores_allowed": allowed.cores,
         "cpu_types": cpu_types(),
         "memory_limit_bytes": allowed.memory_bytes,
+        "gpus_hidden": hides_gpus(os.environ.get("CUDA_VISIBLE_DEVICES")),
     }
+
+
+def hides_gpus(visible_devices: str | None) -> bool:
+    """Return whether this value of CUDA_VISIBLE_DEVICES hides all GPUs; None: it is not set."""
+    if visible_devices is None:
+        return False
+    return visible_devices.split(",")[0].strip() in ("", "-1", "none", "NoDevFiles")
 
 
 #: The flags of Linux' /proc/cpuinfo for arithmetic in a type of 16 bits that TensorFlow uses, x86

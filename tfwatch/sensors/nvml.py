@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.runs.machine_info import hides_gpus
 from tfwatch.sensors.sensor import GpuReading, GpuSource, SensorError, Unavailable
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class NvmlSource(GpuSource):
         words = self._environ.get("CUDA_VISIBLE_DEVICES")
         first = None if words is None else words.split(",")[0].strip()
         self.gpus = self._nvml.nvmlDeviceGetCount()
-        if self.gpus == 0 or first in ("", "-1", "none", "NoDevFiles"):
+        if self.gpus == 0 or hides_gpus(words):
             hidden = "CUDA_VISIBLE_DEVICES hides every GPU from this process"
             reason = hidden if self.gpus else "the NVIDIA driver shows no GPU"
             return Unavailable(reason, "to train on a GPU: unset CUDA_VISIBLE_DEVICES")

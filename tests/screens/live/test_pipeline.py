@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.judge.test_view import look
-from tests.screens.canned import N_A, STARVING, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, N_A, STARVING, Canned, usual
 from tests.screens.showing import pipeline_of
 from tests.screens.states import starting
 from tfwatch.core import events as facts
@@ -63,3 +63,33 @@ def test_a_first_reading_without_a_batch_waits_for_figures() -> None:
     run.staged(("map(decode)", "Map", N_A, 1.0, N_A, N_A))
 
     assert "waiting for tf.data's figures of the stages" in rows_of(run, 62)
+
+
+ARRAYS = (
+    ("flat_map", "FlatMap arrays", 0.03, 1.0, N_A, N_A),
+    ("zip", "Zip", 0.01, 1.0, N_A, N_A),
+    ("map", "Map", 0.04, 2.0, N_A, N_A),
+    ("prefetch", "Prefetch", 0.0, 1.0, 4.0, 4.0),
+)
+
+
+def test_several_stages_that_take_next_to_nothing_are_one_row() -> None:
+    run = Canned(None).started().steps(20, STARVING).doing(Phase.COMPUTE, 0.001)
+    run.staged(("map(decode)", "Map", 9.0, 1.0, N_A, N_A), *ARRAYS[1:])
+
+    rows = rows_of(run, 62)
+    assert "2 stages of 0.1 ms at most" in rows
+    assert not any("zip" in line for line in rows)
+    assert any("prefetch" in line for line in rows)
+
+
+def test_the_stages_that_keras_adds_are_not_shown_where_the_data_is_no_limit() -> None:
+    fed, starving = (
+        rows_of(
+            Canned(None).started().steps(60, split).doing(Phase.COMPUTE, 0.001).staged(*ARRAYS), 62
+        )
+        for split in (COMPUTE_BOUND, STARVING)
+    )
+    assert fed[0] == "the stages that Keras makes of arrays are no limit"
+    assert len(fed) == 2
+    assert "3 stages of 0.1 ms at most" in starving

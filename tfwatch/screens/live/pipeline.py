@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from tfwatch.core import units
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.knobs import PREFETCH
+from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.machine import PIPELINE, missing_sensors
 from tfwatch.judge.steps.steady_steps import Verdict
 from tfwatch.screens.pane import FramedPane
@@ -42,6 +43,9 @@ _LOW = 8
 _STALL_S = 3.0
 #: Kinds of stages that can have a worker per core: the pane shows their workers of all cores.
 _PARALLEL_KINDS = ("Map", "Parallel")
+#: Several stages below both, a time and a share of the step, are one row.
+_NOTHING_MS, _NOTHING_SHARE = 0.1, 0.01
+_OF_KERAS = "the stages that Keras makes of arrays are no limit"
 _NO_FIGURES = "waiting for tf.data's figures of the stages"
 
 
@@ -63,9 +67,14 @@ class PipelinePane(FramedPane):
             return [row((line, QUIET_COLOUR)) for line in wrap_text(text, width)]
         heads = height >= _LOW
         limit = _limiting_stage(view, table)
-        shown = _most_important(table, limit, height - heads - 1)
-        stages = self._stage_rows(view, shown, limit, width, heads)
-        return [*stages, *_total(view, table)]
+        if view.situation.origin is SourceKind.ARRAYS and not (_starves(view) or limit):
+            return [row((_OF_KERAS, QUIET_COLOUR)), *_total(view, table)]
+        costly = _costly_stages(view, table, limit)
+        few = len(table.stages) - len(costly)
+        shown = _most_important(costly, limit, height - heads - 1 - bool(few))
+        stages = self._stage_rows(view, shown, limit, width, heads) if shown else []
+        folded = [row((f"  {few} stages of {_NOTHING_MS} ms at most", QUIET_COLOUR))] if few else []
+        return [*stages, *folded, *_total(view, table)]
 
     def _stage_rows(
         self, view: RunView, stages: Sequence[Stage], limit: Stage | None, width: int, heads: bool
@@ -131,14 +140,24 @@ def _limiting_stage(view: RunView, table: StageTable) -> Stage | None:
     return table.limiting_stage
 
 
-def _most_important(table: StageTable, limit: Stage | None, room: int) -> list[Stage]:
+def _costly_stages(view: RunView, table: StageTable, limit: Stage | None) -> Sequence[Stage]:
+    """Return the stages without those that take next to nothing, where these are several."""
+    split = view.situation.split
+    least_ms = min(_NOTHING_MS, _NOTHING_SHARE * split.step.mean) if split else 0.0
+    costly = [
+        one for one in table.stages if one is limit or one.is_buffer or not one.busy_ms < least_ms
+    ]
+    return costly if len(table.stages) - len(costly) > 1 else table.stages
+
+
+def _most_important(stages: Sequence[Stage], limit: Stage | None, room: int) -> list[Stage]:
     """Return as many stages as fit: the limiting one, then buffers, then the most expensive."""
 
     def weight(stage: Stage) -> tuple[bool, bool, float]:
         return stage is limit, stage.is_buffer, _cost_ms(stage)
 
-    kept = sorted(table.stages, key=weight, reverse=True)[: max(room, 1)]
-    return [stage for stage in table.stages if any(stage is one for one in kept)]
+    kept = sorted(stages, key=weight, reverse=True)[: max(room, 1)]
+    return [stage for stage in stages if any(stage is one for one in kept)]
 
 
 def _total(view: RunView, table: StageTable) -> list[Content]:

@@ -244,7 +244,11 @@ def test_with_an_empty_buffer_or_slow_stages_the_wait_is_not_the_fetch() -> None
         ({}, 0.0, "w, from the next epoch: workers=4, max_queue_size=8 for the PyDataset"),
         ({}, 1.0, "w and m, from the next epoch: workers=4, use_multiprocessing=True"),
         ({"workers": "4"}, 0.0, "m, from the next epoch: use_multiprocessing=True"),
-        ({"workers": "4", "multiprocessing": "on"}, 0.0, "more workers for the PyDataset; no key"),
+        (
+            {"workers": "4", "multiprocessing": "on"},
+            0.0,
+            "more workers for the PyDataset: tfwatch set workers=8, from the next epoch",
+        ),
     ],
 )
 def test_the_keys_of_a_py_dataset_give_it_workers(
@@ -266,16 +270,17 @@ WORKERS_SLOWER = {("workers", "auto"): "off"}
         pytest.param(
             {"workers": "auto"},
             THREADS_FASTER,
-            "more workers for the PyDataset",
-            "dataset.workers = 16  # before fit\n"
-            "dataset.max_queue_size = max(dataset.max_queue_size, 2 * dataset.workers)",
+            "more workers for the PyDataset: ",
+            "dataset.workers = max(os.cpu_count(), 4)  # before fit, after import os\n"
+            "dataset.max_queue_size = max(dataset.max_queue_size, 2 * dataset.workers)\n"
+            "# then workers=16: not measured",
             id="threads that gain wait",
         ),
         pytest.param(
             {"workers": "auto"},
             THREADS_FASTER | PROCESSES_SLOWER,
-            "more workers for the PyDataset",
-            "dataset.workers = 16  # before fit",
+            "more workers for the PyDataset: ",
+            "dataset.workers = max(os.cpu_count(), 4)  # before fit",
             id="undone processes",
         ),
         pytest.param(
@@ -322,6 +327,50 @@ def test_the_advice_for_a_py_dataset_is_never_what_measured_slower(
     assert said.code.startswith(code)
     assert "use_multiprocessing" not in said.code + said.advice
     assert said.code.count("dataset.workers = ") == bool(code)
+
+
+GETITEM = "pyds.py:17 in Npy.__getitem__"
+
+
+def test_the_class_and_the_line_of_a_py_dataset_are_its_cause() -> None:
+    stage = Stage("PyDataset", "FlatMap python PyDataset", 21.0)
+    serial = of_py_dataset({}, stages=table(stage, PREFETCH), batch_code=GETITEM)
+    parallel = of_py_dataset({"workers": "4"}, batch_code=GETITEM)
+
+    assert serial.cause.startswith("Npy.__getitem__ at pyds.py:17 waits in Python: 21.0 ms/batch")
+    assert parallel.cause == serial.where == "Npy.__getitem__ at pyds.py:17"
+
+
+@pytest.mark.parametrize(
+    ("knobs", "better", "code"),
+    [
+        pytest.param(
+            {},
+            {},
+            "Npy(..., workers=4, max_queue_size=8)  # in place of Npy(...)",
+            id="to try",
+        ),
+        pytest.param(
+            {"workers": "auto"},
+            THREADS_FASTER,
+            "Npy(..., workers=8, max_queue_size=16)  # in place of Npy(...)\n"
+            "# then workers=16: not measured",
+            id="proved",
+        ),
+        pytest.param(
+            {"workers": "auto", "multiprocessing": "on"},
+            THREADS_FASTER | {("multiprocessing", "off"): "on"},
+            "Npy(..., workers=8, max_queue_size=16, use_multiprocessing=True)  # in place of"
+            " Npy(...); below if __name__ == '__main__':\n"
+            "# then workers=16: not measured",
+            id="processes",
+        ),
+    ],
+)
+def test_a_py_dataset_without_a_name_is_made_with_its_workers(
+    knobs: dict[str, str], better: dict[tuple[str, str], str], code: str
+) -> None:
+    assert of_py_dataset(knobs, better=better, batch_code=GETITEM).code == code
 
 
 @pytest.mark.parametrize("given", [SourceKind.TF_DATA, SourceKind.UNKNOWN])

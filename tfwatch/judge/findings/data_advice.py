@@ -11,7 +11,6 @@ from tfwatch.core.knobs import (
     CACHE,
     DEFAULT,
     KNOBS,
-    LEAST_AUTO_WORKERS,
     MULTIPROCESSING,
     OFF,
     ON,
@@ -19,7 +18,6 @@ from tfwatch.core.knobs import (
     PY_DATASET_KNOBS,
     WORKERS,
     no_room,
-    number_of,
 )
 from tfwatch.core.script_code import edited_lines
 from tfwatch.judge.effects.wording import expected_gain_text
@@ -30,8 +28,8 @@ from tfwatch.judge.findings.switch_lines import (
     parallel_map,
     py_dataset_lines,
     switch_line,
+    workers_of,
 )
-from tfwatch.judge.forecasts.evidence import cores_of
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -121,6 +119,7 @@ def _arrays(now: Situation) -> Advice:
 
 # -- a PyDataset -----------------------------------------------------------------------------------
 
+SET_COMMAND = "tfwatch set "
 _CHEAPER_BATCHES = Advice("a cheaper __getitem__ for the PyDataset: workers measured slower")
 
 
@@ -133,7 +132,9 @@ def _py_dataset(now: Situation) -> Advice:
     needs_processes = _may_need_processes(now)
     if has_processes or (has_workers and not needs_processes):
         return _more_workers(now)
-    lines = py_dataset_lines(str(_workers(now)), has_processes=needs_processes)
+    lines = py_dataset_lines(
+        now, str(workers_of(now, now.knobs.get(WORKERS, OFF))), has_processes=needs_processes
+    )
     if has_workers:
         return Advice(
             "use_multiprocessing=True for the PyDataset: its threads share the GIL where"
@@ -154,18 +155,21 @@ def _py_dataset(now: Situation) -> Advice:
 
 
 def _more_workers(now: Situation) -> Advice:
-    workers = str(2 * _workers(now))
+    current = now.knobs.get(WORKERS, OFF)
+    workers = str(2 * workers_of(now, current))
     if _is_slower(now, WORKERS) or (WORKERS, workers) in now.better:
         return _CHEAPER_BATCHES
-    return Advice("more workers for the PyDataset", py_dataset_lines(workers))
-
-
-def _workers(now: Situation) -> int:
-    """Return the workers of a `PyDataset`; where it has none, those to begin with."""
-    workers = now.knobs.get(WORKERS, OFF)
-    if workers == AUTO:
-        return max(cores_of(now.manifest), LEAST_AUTO_WORKERS)
-    return number_of(workers) or LEAST_AUTO_WORKERS
+    is_live = now.live and WORKERS in now.manifest.switchable
+    to_do = (
+        f"{SET_COMMAND}workers={workers}, from the next epoch" if is_live else f"workers={workers}"
+    )
+    is_proved = any(key[0] == WORKERS and best == current for key, best in now.better.items())
+    # The lines of what is proved come before these.
+    lines = f"# then workers={workers}: not measured"
+    return Advice(
+        f"more workers for the PyDataset: {to_do}",
+        lines if is_proved else py_dataset_lines(now, workers),
+    )
 
 
 def _may_need_processes(now: Situation) -> bool:

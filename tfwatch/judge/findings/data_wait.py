@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.knobs import AUTO, PREFETCH, WORKERS
 from tfwatch.judge.findings.data_advice import (
+    SET_COMMAND,
     advise_fewer_fetches,
     advise_on_data,
     is_split_at_cache,
@@ -65,7 +66,7 @@ def find(now: Situation) -> Finding | None:
         Tone.BAD if now.regime.share(waited_s) >= HIGHLY_FROM else Tone.WARN,
         brief,
         arguments=remedy.arguments,
-        where=slow.name if slow else "",
+        where=_code_of(now) or (slow.name if slow else ""),
         forecast=gain,
         claims={"data_wait_s": waited_s * _recovered(now, gain)},
     )
@@ -75,12 +76,21 @@ def _cause(now: Situation) -> str:
     """Return the sentence on the bottleneck with its line in the script, where that is known: the
     line is of the map that workers would share."""
     limit, slow = now.bottleneck, now.limiting_stage
+    code = _code_of(now)
     if limit is None or slow is None:
-        return ""
+        return f": {code}" if code else ""
+    if code:
+        return f": {limit.sentence.replace(slow.name, code, 1)}"
     lines = [edit.place for edit in now.manifest.code if edit.knob == WORKERS]
     if len(lines) != 1 or "map" not in slow.name:
         return f": {limit.sentence}"
     return f": {limit.sentence.replace(slow.name, f'{slow.name} at {lines[0]}', 1)}"
+
+
+def _code_of(now: Situation) -> str:
+    """Return `Rows.__getitem__ at train.py:17`; empty where it is not known."""
+    name, place = now.batch_maker
+    return f"{name} at {place}" if name else ""
 
 
 def _gain(now: Situation) -> Forecast | None:
@@ -128,6 +138,8 @@ def _beside_keys(now: Situation, sentence: str) -> str:
         draws = "; it draws other random numbers then" if now.manifest.workers_ask else ""
         return f"{keys}, from the next epoch: {sentence}{draws}"
     is_known = any(one.is_known for one in now.switches)
+    if SET_COMMAND in sentence:
+        return sentence
     return f"{sentence}; no key helps" if is_known or now.origin.has_no_pipeline else sentence
 
 

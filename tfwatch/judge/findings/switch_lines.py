@@ -27,12 +27,14 @@ from tfwatch.core.knobs import (
     WORKERS,
     epochs_until,
     knob_name,
+    number_of,
 )
 from tfwatch.core.script_code import edited_lines
 from tfwatch.judge.effects.switching_state import deeper
 from tfwatch.judge.effects.wording import expected_gain_text
 from tfwatch.judge.findings.finding import Advice
 from tfwatch.judge.findings.situation import SourceKind
+from tfwatch.judge.forecasts.evidence import cores_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +64,8 @@ _WORKERS_OF_PY_DATASET = (
     "dataset.workers = {}  # before fit{}\n"
     "dataset.max_queue_size = max(dataset.max_queue_size, 2 * dataset.workers)"
 )
+#: Between the class of a `PyDataset` and the number of its workers.
+_MADE = "(..., workers="
 _AUTO_WORKERS = f"max(os.cpu_count(), {LEAST_AUTO_WORKERS})"
 #: A placeholder, as code and not in a sentence of a comment.
 _PLACEHOLDER = re.compile(r"(?<![.\w])(dataset|model)(?=\.\w|\(| = |\))")
@@ -132,7 +136,11 @@ def lines_with_switches(now: Situation, code: str) -> str:
 
 
 def _attribute(line: str) -> str:
-    """Return the attribute that a line sets, e.g. `dataset.workers`; empty where it sets none."""
+    """Return the attribute that a line sets, e.g. `dataset.workers`, or the class that it makes;
+    empty where it sets none."""
+    target, made, _ = line.partition(_MADE)
+    if made:
+        return target
     target, _, value = line.partition(" = ")
     return target if value and "." in target and "(" not in target else ""
 
@@ -172,10 +180,13 @@ def lines_of(
     knobs = {knob: best_measured(knob, value, now.better) for knob, value in knobs.items()}
     order = PY_DATASET_KNOBS if MULTIPROCESSING in knobs else _ORDER
     changed = [knob for knob in order if knobs.get(knob, OFF) not in (OFF, started.get(knob, OFF))]
+    if MULTIPROCESSING in knobs and WORKERS in changed and _class_of(now):
+        has_processes = knobs[MULTIPROCESSING] == ON
+        return py_dataset_lines(now, knobs.get(WORKERS, OFF), has_processes=has_processes)
     in_script = {edit.knob for edit in now.manifest.code}
     own = edited_lines(now.manifest.code, {knob: knobs[knob] for knob in changed})
     lines = (
-        py_dataset_lines(knobs[knob])
+        py_dataset_lines(now, knobs[knob])
         if MULTIPROCESSING in knobs and knob == WORKERS
         else switch_line(now, knob, knobs[knob])
         for knob in changed
@@ -247,11 +258,32 @@ def best_measured(knob: str, value: str, better: Mapping[tuple[str, str], str]) 
     return value
 
 
-def py_dataset_lines(workers: str, *, has_processes: bool = False) -> str:
-    """Return the lines that give a `PyDataset` so many workers, threads or processes."""
+def py_dataset_lines(now: Situation, workers: str, *, has_processes: bool = False) -> str:
+    """Return the lines that give a `PyDataset` so many workers, threads or processes: where its
+    class is known and no name of it, the call that makes it."""
+    if name := _class_of(now):
+        count = workers_of(now, workers)
+        processes = ", use_multiprocessing=True" if has_processes else ""
+        below = "; below if __name__ == '__main__':" if has_processes else ""
+        queue = f"max_queue_size={2 * count}"
+        return f"{name}{_MADE}{count}, {queue}{processes})  # in place of {name}(...){below}"
     given, after = (_AUTO_WORKERS, ", after import os") if workers == AUTO else (workers, "")
     lines = _WORKERS_OF_PY_DATASET.format(given, after)
     return f"{lines}\n{_LINES[MULTIPROCESSING]}" if has_processes else lines
+
+
+def workers_of(now: Situation, workers: str) -> int:
+    """Return the number of workers of a `PyDataset` with this setting; where it has none, those to
+    begin with."""
+    if workers == AUTO:
+        return max(cores_of(now.manifest), LEAST_AUTO_WORKERS)
+    return number_of(workers) or LEAST_AUTO_WORKERS
+
+
+def _class_of(now: Situation) -> str:
+    """Return the class of a `PyDataset` that has no name in the script's call of `fit`."""
+    name, _ = now.batch_maker
+    return "" if "dataset" in now.manifest.names else name.partition(".")[0]
 
 
 def _number(value: str) -> str:

@@ -240,7 +240,11 @@ class Watch(keras.callbacks.Callback):
             self._begin_knobs(epochs)
             run = run_of_next_fit(self._runs_dir, self._script_knobs())
             self._run = self._newest_run = run
-            run.script.writer.describe(data=_kind_of_data(epochs), steps_limit=launched().steps)
+            run.script.writer.describe(
+                data=_kind_of_data(epochs),
+                batch_code=self._py_dataset.code if self._py_dataset else "",
+                steps_limit=launched().steps,
+            )
             self._note_model(run)
             run.serve(self._control)
             self._control.stop_at = launched().steps

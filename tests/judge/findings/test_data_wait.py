@@ -523,6 +523,28 @@ def test_the_lines_of_a_split_map_have_the_names_of_the_script() -> None:
     assert found.claims["data_wait_s"] == pytest.approx(9.6, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("forecast", "advice"),
+    [
+        (NO_GAIN_BY_WORKERS, f"{SPLIT}; no key helps"),
+        (MAY_GAIN_BY_WORKERS, SPLIT),
+        (GAIN_BY_WORKERS, "w workers auto: 23.4 to about 14.0 ms"),
+    ],
+)
+def test_a_key_that_may_not_gain_does_not_stand_before_a_split_map(
+    forecast: Forecast, advice: str
+) -> None:
+    found = load(
+        "MapAndBatch files",
+        live=True,
+        switchable=["prefetch", "workers"],
+        forecasts={("workers", "auto"): forecast},
+    )
+
+    assert found.advice.startswith(advice)
+    assert ("; no key helps" in found.advice) is (forecast is NO_GAIN_BY_WORKERS)
+
+
 @pytest.mark.parametrize("live", [True, False])
 def test_no_switch_is_advised_that_is_forecast_to_gain_nothing(live: bool) -> None:
     serial = table(Stage("map(decode)", "Map", 22.0), PREFETCH, wait_cores=1.0)

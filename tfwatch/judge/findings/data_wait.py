@@ -102,7 +102,7 @@ def _gain(now: Situation) -> Forecast | None:
     serially, of which no switch was forecast, or any other one.
     """
     gain, limit = best(now.switches), now.bottleneck
-    if gain is None or now.split is None:
+    if gain is None or now.split is None or (not gain.is_sure and is_split_at_cache(now)):
         return None
     if now.live:
         of_cause = now.forecasts.get((WORKERS, AUTO))
@@ -137,7 +137,7 @@ def _beside_keys(now: Situation, sentence: str) -> str:
     if keys := py_dataset_keys(now):
         draws = "; it draws other random numbers then" if now.manifest.workers_ask else ""
         return f"{keys}, from the next epoch: {sentence}{draws}"
-    is_known = any(one.is_known for one in now.switches)
+    is_known = any(one.is_known for one in now.switches) and best(now.switches) is None
     if SET_COMMAND in sentence:
         return sentence
     return f"{sentence}; no key helps" if is_known or now.origin.has_no_pipeline else sentence

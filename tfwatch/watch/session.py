@@ -266,7 +266,6 @@ class ScriptRun:
             self._lost_reported = self.writer.lost
 
     def _finish(self) -> None:
-        self._forget()
         self.at_end()
         self.profiler.finish()
         self._requests.finish()
@@ -276,6 +275,8 @@ class ScriptRun:
             self._sensors.stop()
         if (lost := self.writer.lost) and lost is not self._lost_reported:
             warn_user(f"the run is not recorded since step {lost.step}: {lost.reason}")
+        # Last: until then a process that ends waits for what is above.
+        self._forget()
 
 
 def call_at_exit(function: Callable[[], None]) -> Callable[[], None]:

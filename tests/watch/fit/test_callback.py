@@ -7,6 +7,7 @@ import copy
 import os
 import pickle
 import sys
+import threading
 from itertools import cycle
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -206,6 +207,33 @@ def test_a_forked_process_that_exits_does_no_work_of_its_parents_end(
     assert not (tmp_path / "done").exists()
     at_exit[0]()
     assert (tmp_path / "done").exists()
+
+
+def test_a_process_that_ends_waits_for_the_last_work_on_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.watch.session import ScriptRun
+    from tfwatch.watch.tensorflow_info import Device
+
+    at_exit: list[Callable[[], None]] = []
+    monkeypatch.setattr("atexit.register", at_exit.append)
+    monkeypatch.setattr("atexit.unregister", at_exit.remove)
+    works, may_end = threading.Event(), threading.Event()
+    done: list[bool] = []
+
+    def last_work() -> None:
+        works.set()
+        done.append(may_end.wait(5))
+
+    run = ScriptRun(tmp_path, Device("CPU", accelerated=False), {}, [])
+    run.at_end = last_work
+    run.end("finished")
+    assert works.wait(5)
+    (exit_function,) = at_exit
+    may_end.set()
+    exit_function()
+    assert done == [True]
+    assert not at_exit
 
 
 def test_a_copy_of_a_watch_has_no_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:

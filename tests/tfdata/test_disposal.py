@@ -160,3 +160,26 @@ def test_a_process_ends_after_deletions_that_have_begun_and_begins_no_others() -
         [sys.executable, "-c", _ENDS_WHILE_DELETING], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["deleted"]
+
+
+_ENDS_BESIDE = """
+import sys
+import time
+from tfwatch.tfdata.disposal import start_awaited
+
+def work():
+    while sys.is_finalizing() or time.monotonic() < until:
+        time.sleep(0.01)
+    print("done", flush=True)
+
+until = time.monotonic() + 0.3
+start_awaited("warm-up", work)
+"""
+
+
+def test_a_process_ends_after_the_threads_that_run_tensorflow() -> None:
+    """One that comes back from TensorFlow while Python ends aborts the process."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDS_BESIDE], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["done"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import mmap
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from tfwatch.core import units
 from tfwatch.core.errors import reason
 from tfwatch.core.knobs import no_room
 from tfwatch.runs.machine_info import free_bytes
+from tfwatch.tfdata.disposal import start_awaited
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ExampleStore:
         if freed is None:
             return
         try:
-            threading.Thread(target=freed.free, name="tfwatch-cache", daemon=True).start()
+            start_awaited("cache", freed.free)
         except RuntimeError:  # the system has no thread left
             freed.free()
 

@@ -47,6 +47,19 @@ class FreedSignal:
         self._freed.get()
 
 
+def start_awaited(name: str, work: Callable[..., None], *arguments: Any) -> threading.Thread:
+    """Run functions of TensorFlow in a thread of their own, and return it. It is no daemon: Python
+    waits for it, as a thread that comes back from TensorFlow's C++ while Python ends aborts the
+    process.
+
+    Raises:
+        RuntimeError: the system has no thread left.
+    """
+    thread = threading.Thread(target=work, args=arguments, name=f"tfwatch-{name}")
+    thread.start()
+    return thread
+
+
 #: The functions of tfwatch's own stages whose graphs are freed with them.
 _own_functions: weakref.WeakSet[Any] = weakref.WeakSet()
 

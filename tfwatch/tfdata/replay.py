@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfwatch.core.errors import reason
-from tfwatch.tfdata.disposal import dispose
+from tfwatch.tfdata.disposal import dispose, start_awaited
 from tfwatch.tfdata.pipeline_tree import BATCHES, CannotRebuildError
 from tfwatch.tfdata.stage_names import inputs_of, kind_of, nodes_of
 
@@ -50,10 +50,7 @@ class Replay:
         self._goal, self._dropped = taken, 0
         self._is_left = self._is_over = False
         self._error = ""
-        # Not a daemon: Python waits for it, so that no function of TensorFlow runs while the
-        # process ends.
-        self._thread = threading.Thread(target=self._run, name="tfwatch-replay")
-        self._thread.start()
+        self._thread = start_awaited("replay", self._run)
 
     def follow(self, taken: int) -> bool:
         """Note that the other iterator has given `taken` elements; return whether `finish` takes no

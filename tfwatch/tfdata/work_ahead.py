@@ -20,14 +20,17 @@ may turn on): the next one is built while the current one still takes from the s
 
 from __future__ import annotations
 
-import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import AUTO, DEFAULT, OFF, Knobs, number_of
+from tfwatch.tfdata.disposal import start_awaited
 from tfwatch.tfdata.stage_names import OWN
+
+if TYPE_CHECKING:
+    import threading
 
 
 def options(knobs: Knobs) -> tf.data.Options:
@@ -126,8 +129,7 @@ class DeviceWarmUp:
     def is_over(self) -> bool:
         """Return whether it is done, or has failed; begin with it."""
         if self._thread is None:
-            self._thread = threading.Thread(target=_warm_up, name="tfwatch-warm-up", daemon=True)
-            self._thread.start()
+            self._thread = start_awaited("warm-up", _warm_up)
         return not self._thread.is_alive()
 
 

@@ -15,6 +15,7 @@ from tfwatch.core.errors import fails_open
 from tfwatch.core.events import AUTOMATIC, StepProfiled
 from tfwatch.core.rows import Flag
 from tfwatch.core.temporary_files import TemporaryFolder
+from tfwatch.tfdata.disposal import start_awaited
 from tfwatch.watch.profile.operations import END, Recording, read_profile
 from tfwatch.watch.profile.origins import records_much
 
@@ -151,12 +152,8 @@ class StepProfiler:
         times_ms = (done_ns - self._begin_ns) / 1e6 / self._taken, self._cost_ns / 1e6
         of_model = self._model(), self._graph
         done = Recording(folder.path, steps, self._taken, *times_ms, self._by, *of_model)
-        arguments = guard, folder, done
-        stopping = threading.Thread(
-            target=self._stop_beside, args=arguments, name="tfwatch-profile", daemon=True
-        )
-        stopping.start()
-        self._stopping, self._guard, self._folder = stopping, None, None
+        self._stopping = start_awaited("profile", self._stop_beside, guard, folder, done)
+        self._guard = self._folder = None
 
     def _stop_beside(self, guard: _GivesWay, folder: TemporaryFolder, done: Recording) -> None:
         """Stop the profiler in a thread of its own: on an H200 that takes 10 to 30 ms after steps

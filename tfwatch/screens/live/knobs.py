@@ -13,7 +13,6 @@ from textual.reactive import reactive
 from tfwatch.core import units
 from tfwatch.core.events import (
     AUTOPILOT,
-    AutopilotEnded,
     ExperimentEnded,
     PipelineSwitched,
 )
@@ -109,14 +108,15 @@ def _autopilot_note(view: RunView) -> str:
     if running := view.situation.autopilot_run:
         return f"f ends it; {'; '.join(autopilot_parts(running))}"
     events, regime = view.snapshot.events, view.situation.regime
-    ended = events.newest(AutopilotEnded)
+    newest = next(iter(reversed(autopilot_runs(events.of(*AUTOPILOT_EVENTS)))), None)
+    ended = newest.ended if newest else None
     switched = events.newest(PipelineSwitched)
     is_new = ended is None or (regime.cause == "cache" and regime.begin_ns > ended.at_ns)
     # What it takes back itself is switched after its end.
     is_switched = ended and switched and switched.by != AUTOPILOT and switched.at_ns > ended.at_ns
-    if is_new or is_switched:
+    if newest is None or is_new or is_switched:
         return "finds the fastest settings by itself"
-    return autopilot_brief(autopilot_runs(events.of(*AUTOPILOT_EVENTS))[-1])
+    return autopilot_brief(newest)
 
 
 #: The note beside a value of the script's own.

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -169,10 +168,10 @@ def _frees_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a cache that is closed free its memory before the next batch, as where the system has no
     thread left."""
 
-    def refuse(**_: Any) -> Any:
+    def refuse(*_: Any) -> Any:
         raise RuntimeError("no thread")
 
-    monkeypatch.setattr(stores, "threading", SimpleNamespace(Thread=refuse))
+    monkeypatch.setattr(stores, "start_awaited", refuse)
 
 
 def _many(arrays: Any) -> Any:

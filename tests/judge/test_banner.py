@@ -417,17 +417,3 @@ def test_a_wait_is_a_stall_by_the_length_of_a_step(
     now = changed(RUNNING, phase=Phase.WAIT, phase_s=phase_s, median_step_ms=median_step_ms)
 
     assert now.is_stalled is stalled
-
-
-def test_where_the_advice_has_only_the_place_the_next_loss_has_its_row() -> None:
-    place = "read.py:12 in read, below map(load)"
-    stalls = Finding("stall", "STALLS 54 %", f"6 stalls: {place}", f"look at {place}", where=place)
-    log = Finding(
-        *("callback", "HOST-BOUND 10 %", "callback Log takes 4.8 s", "log every 100 steps"),
-        lost_s=4.8,
-    )
-    now = changed(RUNNING, split=judged(9.6))
-    assert make_banner(now, [stalls]).advice == ""
-    following = "then HOST-BOUND 10 %: callback Log takes 4.8 s; log every 100 steps"
-    assert make_banner(now, [stalls, log]).advice == following
-    assert make_banner(now, [log]).advice == log.advice

@@ -55,8 +55,6 @@ def banner(now: Situation, losses: Sequence[Finding], before: Finding | None = N
     if now.last_losses and not finding.remark:  # a failed or killed run: its cause comes first
         last = now.last_losses[0]
         finding = replace(finding, remark=f"{last.word}; {last.advice}", code=last.code)
-    if repeats_place(finding):
-        finding = replace(finding, advice=_next_loss(losses))
     finding = _with_loss(now, replace(finding, remark=finding.remark or remark(now)))
     if now.unrecorded and now.ended is None:
         missing = (
@@ -65,19 +63,6 @@ def banner(now: Situation, losses: Sequence[Finding], before: Finding | None = N
         )
         return replace(finding, advice=missing)
     return finding
-
-
-def repeats_place(finding: Finding) -> bool:
-    """Return whether the advice of a finding has only the place that is in its sentence."""
-    return bool(finding.where) and finding.advice == f"look at {finding.where}"
-
-
-def _next_loss(losses: Sequence[Finding]) -> str:
-    """Return `then HOST-BOUND 10 %: callback Log takes 4.8 s; ...`; empty without a second loss."""
-    if len(losses) < 2 or not losses[1].lost_s:
-        return ""
-    following = losses[1]
-    return f"then {following.word}: {following.brief or following.sentence}; {following.advice}"
 
 
 def _with_request(now: Situation, finding: Finding) -> Finding:

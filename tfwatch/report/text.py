@@ -19,7 +19,6 @@ from tfwatch.core.events import (
     RecordingLost,
     RecordingResumed,
 )
-from tfwatch.judge.banner import repeats_place
 from tfwatch.judge.event_rows import changes_of_run, measured_changes_of_run
 from tfwatch.judge.findings.finding import RemedyForecast
 from tfwatch.judge.judged_run import JudgedRun
@@ -256,7 +255,7 @@ def _losses(judged: JudgedRun) -> list[list[str]]:
 
 def _loss(finding: Finding, number: int, since: str) -> Iterator[str]:
     yield one_line(f"{number}. {loss_text(finding, since)}" if number else finding.sentence)
-    if finding.advice and not repeats_place(finding):
+    if finding.advice:
         yield f"   -> {one_line(finding.advice)}"
     if isinstance(finding.forecast, RemedyForecast):
         yield f"      {one_line(remedy_text(finding.forecast))}"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Stalls are the finding where they hold this share of the data wait.
 _MOST = 0.5
+#: The advice where the line is known.
+_OF_PLACE = "see what that line waits for then: a slow file, the network or a lock"
 
 
 def find(now: Situation) -> Finding | None:
@@ -39,7 +41,7 @@ def find(now: Situation) -> Finding | None:
         "stall",
         now.label("STALLS", lost_s),
         f"{brief}: {reason}; between them {_between(now, lost_s)}",
-        f"look at {place}" if place else "a larger buffer (.prefetch) hides short stalls only",
+        _OF_PLACE if place else "a larger buffer (.prefetch) hides short stalls only",
         brief=brief,
         where=place,
         claims={"data_wait_s": lost_s},

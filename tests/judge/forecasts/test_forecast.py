@@ -108,6 +108,8 @@ def test_parallel_calls_of_a_map_that_draws_random_numbers_share_its_work() -> N
 
     assert found.value == "auto"
     assert step_ms_of(found) == pytest.approx(13.8, rel=0.1)
+    parallel = StageTable(0, (replace(table.stages[0], parallelism=2.0),))
+    assert not forecast(replace(known, stages=parallel), {"workers": "auto"}).has_gain
 
 
 @pytest.mark.parametrize("kinds", [(), ("MapAndBatch",), ("MapAndBatch files",)])

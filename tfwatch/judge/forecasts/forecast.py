@@ -6,7 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import CACHE, DEFAULT, DEVICE_PREFETCH, OFF, ON, PREFETCH, WORKERS, no_room
+from tfwatch.core.knobs import (
+    AUTO,
+    CACHE,
+    DEFAULT,
+    DEVICE_PREFETCH,
+    OFF,
+    ON,
+    PREFETCH,
+    WORKERS,
+    no_room,
+)
 from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.comparison import LEAST, find_better_settings
 from tfwatch.judge.forecasts.predict import Prediction, predict
@@ -162,9 +172,18 @@ def _measured_ms(evidence: Evidence, split: Breakdown, settings: Mapping[str, st
     wanted, as_written = {**evidence.knobs, **settings}, (OFF, DEFAULT)
     is_own = settings.keys() == {PREFETCH} and WORKERS not in evidence.run.switchable
     stays = wanted.get(PREFETCH) in as_written and evidence.knobs.get(PREFETCH) in as_written
-    if wanted == evidence.knobs or (is_own and stays):
+    is_same = wanted == evidence.knobs or (is_own and stays)
+    if is_same or (settings == {WORKERS: AUTO} and _maps_in_parallel(evidence)):
         return split.typical_ms(split.step)
     return evidence.measured_ms(wanted)
+
+
+def _maps_in_parallel(evidence: Evidence) -> bool:
+    """Return whether the maps run in parallel as the script has them."""
+    stages = evidence.stages.stages if evidence.stages else ()
+    maps = [one for one in stages if "Map" in one.kind and "FlatMap" not in one.kind]
+    is_own = evidence.knobs.get(WORKERS) == DEFAULT
+    return is_own and bool(maps) and all(one.workers > 1 for one in maps)
 
 
 def _is_proved(

@@ -163,16 +163,13 @@ def test_a_process_ends_after_deletions_that_have_begun_and_begins_no_others() -
 
 
 _ENDS_BESIDE = """
-import sys
-import time
+import threading
 from tfwatch.tfdata.disposal import start_awaited
 
 def work():
-    while sys.is_finalizing() or time.monotonic() < until:
-        time.sleep(0.01)
+    threading.main_thread().join()
     print("done", flush=True)
 
-until = time.monotonic() + 0.3
 start_awaited("warm-up", work)
 """
 

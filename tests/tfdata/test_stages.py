@@ -201,26 +201,36 @@ def test_a_new_epochs_iterator_keeps_the_known_names() -> None:
     assert known.tolist() == [False, True, False, True]
 
 
+def waits_of(
+    reader: StageReader, act: Callable[[list[float]], None], monkeypatch: pytest.MonkeyPatch
+) -> list[float]:
+    """Return the six waits before the first readings. act: called with those so far in each."""
+    waits: list[float] = []
+
+    def sleep(wait_s: float) -> bool:
+        waits.append(wait_s)
+        act(waits)
+        return len(waits) == 6
+
+    monkeypatch.setattr(reader, "_sleep", sleep)
+    reader.start()
+    wait_until(lambda: len(waits) == 6)
+    return waits
+
+
 def test_the_stages_are_read_again_soon_after_an_epochs_first_reading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     batches = tf.data.Dataset.range(1000).map(decode)
     held, _, reader, _ = begin(iter(batches))
-    waits: list[float] = []
 
-    def sleep(wait_s: float) -> bool:
-        waits.append(wait_s)
+    def train(waits: list[float]) -> None:
         if len(waits) == 3:
             held.batches = iter(batches)
         for _ in range(5):
             next(held.batches)
-        return len(waits) == 5
 
-    monkeypatch.setattr(reader, "_sleep", sleep)
-    reader.start()
-    wait_until(lambda: len(waits) == 5)
-
-    assert waits == [0.2, 0.2, 1.0, 0.2, 1.0]
+    assert waits_of(reader, train, monkeypatch) == [0.2, 0.2, 1.0, 0.2, 1.0, 1.0]
 
 
 def test_expensive_readings_of_short_epochs_come_in_pairs(
@@ -229,23 +239,33 @@ def test_expensive_readings_of_short_epochs_come_in_pairs(
     """Two readings within an epoch show its work; the rest after them keeps to the budget."""
     batches = tf.data.Dataset.range(1000).map(decode)
     held, writer, reader, clock = begin(iter(batches))
-    waits: list[float] = []
     spent_ns = itertools.count(0, 2_000_000)
     monkeypatch.setattr(writer, "clock", replace(clock.clock, thread_ns=lambda: next(spent_ns)))
 
-    def sleep(wait_s: float) -> bool:
-        waits.append(wait_s)
-        if wait_s > 0.2:
+    def train(waits: list[float]) -> None:
+        if waits[-1] > 0.2:
             held.batches = iter(batches)
         next(held.batches)
-        return len(waits) == 6
 
-    monkeypatch.setattr(reader, "_sleep", sleep)
-    reader.start()
-    wait_until(lambda: len(waits) == 6)
-
+    waits = waits_of(reader, train, monkeypatch)
     assert waits == pytest.approx([0.2, 0.2, 1.0, 0.2, 2.0, 0.2])
     assert not events_of(recorded(writer), SensorMissing)
+
+
+def test_a_stage_that_draws_random_numbers_is_marked() -> None:
+    def stateless(x: Any) -> Any:
+        return x + tf.random.stateless_uniform([], [1, 2], 0, 9, tf.int64)
+
+    drawn = tf.data.Dataset.range(9).map(
+        lambda x: x + tf.random.uniform([], 0, 9, tf.int64, seed=1)
+    )
+    stages = find_code_stages(drawn.map(stateless).batch(2))
+
+    assert [(stage.kind, stage.random) for stage in stages[1:]] == [
+        ("Map", True),
+        ("Map", False),
+        ("Batch", False),
+    ]
 
 
 def test_epochs_that_end_before_the_next_reading_are_reported_as_the_reason() -> None:

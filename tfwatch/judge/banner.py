@@ -18,6 +18,7 @@ from tfwatch.judge.effects.wording import (
     subject_text,
 )
 from tfwatch.judge.findings.finding import MOMENT, Finding, Tone
+from tfwatch.judge.findings.ranking import LEAST_S, STAGES_S
 from tfwatch.judge.findings.situation import data_wait_parts
 from tfwatch.judge.machine import HEAT, PRESSURE
 from tfwatch.judge.steps.stalls import place_text
@@ -311,13 +312,12 @@ def _autopilot(now: Situation) -> Finding | None:
 
 
 def _measuring(now: Situation, before: Finding | None) -> Finding:
-    so_far = f"{now.regime.judged_s:.0f} s so far"
     is_start = now.regime.cause == "start"
+    most_s = STAGES_S if is_start else LEAST_S
+    awaited = f"{most_s:.0f} s of steps at most: {now.regime.judged_s:.0f} s so far"
     if before and not is_start:
-        advice = f"measuring the new setting, 5 s of steps at most: {so_far}"
-        return replace(before, advice=advice, code="")
-    awaited = f"the verdict needs {10 if is_start else 5} s of steps at most"
-    return _moment("MEASURING", f"{awaited}: {so_far}", "", Tone.BUSY)
+        return replace(before, advice=f"measuring the new setting, {awaited}", code="")
+    return _moment("MEASURING", f"the verdict needs {awaited}", "", Tone.BUSY)
 
 
 #: What a run is in, as opposed to a moment between two steps: the banner shows it at once.

@@ -56,8 +56,9 @@ class Stage:
     #: As its author would write it.
     name: str
     #: tf.data's own name, followed by `python` for a stage that calls Python, `files` for one that
-    #: reads files, `PyDataset`, `generator` or `arrays` for one that Keras made of the data passed
-    #: to `fit`, `iterator` for a Python iterator; `Source` is a whole source without a model.
+    #: reads files, `random` for one that draws random numbers, `PyDataset`, `generator` or `arrays`
+    #: for one that Keras made of the data passed to `fit`, `iterator` for a Python iterator;
+    #: `Source` is a whole source without a model.
     kind: str
     #: The work of a training batch in this stage alone, summed over its workers; with
     #: `parallelism` workers a batch takes `busy_ms / parallelism`.
@@ -96,6 +97,10 @@ class Stage:
     @property
     def reads_files(self) -> bool:
         return "files" in self.kind.split()
+
+    @property
+    def draws_random(self) -> bool:
+        return "random" in self.kind.split()
 
     @property
     def is_service(self) -> bool:

@@ -285,9 +285,10 @@ class Manifest(msgspec.Struct, frozen=True):
     #: The kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it
     #: is not known.
     data: str = ""
-    #: Of a `PyDataset` the code that makes its batches, `train.py:17 in Rows.__getitem__`; empty
-    #: where it is not known.
-    batch_code: str = ""
+    #: The class of a `PyDataset`, and the line of its `__getitem__`, `train.py:17`; empty where it
+    #: is no code of the user's.
+    batch_class: str = ""
+    batch_place: str = ""
     #: The model at the first `fit`; None in a loop of the script's own, or where it is not known.
     model: ModelFacts | None = None
     #: The method that splits a step into its parts; empty before the first step.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import reason
 from tfwatch.tfdata.stage_names import (
     PYTHON,
+    RANDOM,
     function_of,
     inputs_of,
     kind_of,
@@ -72,7 +73,6 @@ _NESTED = {*_SAME, *MAPS, "Filter", "FlatMap", "Interleave"} - {
 }
 #: The end of the name of a kind of data set.
 _DATASET = re.compile(r"Dataset(V\d+)?$")
-_RANDOM = re.compile(r"Random|Multinomial|Rng|TruncatedNormal|SampleDistortedBoundingBox")
 _WRITES = re.compile(r"Assign|LookupTable(Insert|Import|Remove)|Scatter|Initialize")
 
 
@@ -281,7 +281,7 @@ def why_not_parallel(node: Any, *, random_draws: bool = False) -> str:
     the same. random_draws: or the same but for its random draws."""
     if not random_draws:
         return _worst_effect(node, _effect)
-    return _worst_effect(node, lambda kind: "" if _RANDOM.search(kind) else _effect(kind))
+    return _worst_effect(node, lambda kind: "" if RANDOM.search(kind) else _effect(kind))
 
 
 def why_not_same(node: Any) -> str:
@@ -316,7 +316,7 @@ def _effect(operation: str) -> str:
         return ""
     if operation in PYTHON:
         return "calls Python, which runs one call at a time"
-    if _RANDOM.search(operation):
+    if RANDOM.search(operation):
         return "draws random numbers, in the order of its calls"
     if "Shuffle" in operation or "SeedGenerator" in operation:
         return "shuffles, in the order of its calls"
@@ -343,7 +343,7 @@ def _lasting_effect(operation: str) -> str:
     next one."""
     if operation in PYTHON:
         return "calls Python, which may give something else each time"
-    if _RANDOM.search(operation):
+    if RANDOM.search(operation):
         return "draws random numbers: a cache would give those of one epoch in all others"
     if "Table" in operation and operation in _READING:
         return "reads a table, which may change"

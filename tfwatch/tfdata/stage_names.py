@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 #: Operations with which a function calls Python, and those with which it reads files.
 PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _FILES = {"ReadFile", "WholeFileReaderV2", "SleepDataset"}
+#: Operations that draw random numbers, and are stateful but for those that begin with `Stateless`.
+RANDOM = re.compile(r"Random|Multinomial|Rng|TruncatedNormal|SampleDistortedBoundingBox")
 #: Stages that read files themselves.
 READERS = ("TFRecord", "TextLine", "FixedLengthRecord", "CSV", "LMDB", "Load", "Snapshot")
 #: Data sets in Python that are no stages.
@@ -57,8 +59,9 @@ class CodeStage:
 
     kind: without TensorFlow's variants, e.g. `Map`. label: e.g. `map(decode)`. buffer_size: in
     elements; NaN if it has none or TensorFlow chooses it. python: its function calls Python. files:
-    it reads files. given: the argument of `fit` that Keras made the stage of, `PyDataset`,
-    `generator` or `arrays`. hidden: another stage needs it, and it is not in the code.
+    it reads files. random: it draws random numbers that depend on state. given: the argument of
+    `fit` that Keras made the stage of, `PyDataset`, `generator` or `arrays`. hidden: another stage
+    needs it, and it is not in the code.
     """
 
     kind: str
@@ -66,6 +69,7 @@ class CodeStage:
     buffer_size: float = math.nan
     python: bool = False
     files: bool = False
+    random: bool = False
     given: str = ""
     hidden: bool = False
 
@@ -176,6 +180,7 @@ def _describe(dataset: Any) -> CodeStage:
         float(size) if size else math.nan,
         python=bool(operations & {*PYTHON, "GeneratorDataset"}),
         files=bool(operations & _FILES) or kind in READERS,
+        random=any(RANDOM.search(one) and "Stateless" not in one for one in operations),
         given=_given(function),
     )
 

@@ -384,6 +384,7 @@ def kind_with_marks(kind: str, stages: Sequence[CodeStage], files: bool = False)
     `judge.stages.Stage`."""
     python = any(stage.python for stage in stages)
     files = files or any(stage.files for stage in stages)
+    random = any(stage.random for stage in stages)
     given = next((stage.given for stage in stages if stage.given), "")
-    marks = (("python", python), ("files", files), (given, bool(given)))
+    marks = (("python", python), ("files", files), ("random", random), (given, bool(given)))
     return " ".join([kind, *(mark for mark, is_so in marks if is_so)])

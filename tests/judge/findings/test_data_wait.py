@@ -329,13 +329,13 @@ def test_the_advice_for_a_py_dataset_is_never_what_measured_slower(
     assert said.code.count("dataset.workers = ") == bool(code)
 
 
-GETITEM = "pyds.py:17 in Npy.__getitem__"
+GETITEM = {"batch_class": "Npy", "batch_place": "pyds.py:17"}
 
 
 def test_the_class_and_the_line_of_a_py_dataset_are_its_cause() -> None:
     stage = Stage("PyDataset", "FlatMap python PyDataset", 21.0)
-    serial = of_py_dataset({}, stages=table(stage, PREFETCH), batch_code=GETITEM)
-    parallel = of_py_dataset({"workers": "4"}, batch_code=GETITEM)
+    serial = of_py_dataset({}, stages=table(stage, PREFETCH), **GETITEM)
+    parallel = of_py_dataset({"workers": "4"}, **GETITEM)
 
     assert serial.cause.startswith("Npy.__getitem__ at pyds.py:17 waits in Python: 21.0 ms/batch")
     assert parallel.cause == serial.where == "Npy.__getitem__ at pyds.py:17"
@@ -370,7 +370,7 @@ def test_the_class_and_the_line_of_a_py_dataset_are_its_cause() -> None:
 def test_a_py_dataset_without_a_name_is_made_with_its_workers(
     knobs: dict[str, str], better: dict[tuple[str, str], str], code: str
 ) -> None:
-    assert of_py_dataset(knobs, better=better, batch_code=GETITEM).code == code
+    assert of_py_dataset(knobs, better=better, **GETITEM).code == code
 
 
 @pytest.mark.parametrize("given", [SourceKind.TF_DATA, SourceKind.UNKNOWN])
@@ -472,7 +472,7 @@ SPLIT = (
 
 def load(kind: str, workers: float = 1.0, **known: Any) -> Finding:
     """Return the finding on a map of a file that is read, decoded and flipped at random."""
-    maps = Stage("map(load), batch(32)", kind, 22.0 * workers, workers)
+    maps = Stage("map(load), batch(32)", f"{kind} random", 22.0 * workers, workers)
     stages = table(Stage("shuffle(1500)", "Shuffle", 0.1), maps, wait_cores=workers)
     now = changed(SCRIPT, origin=SourceKind.TF_DATA, stages=stages)
     return banner(changed(now, **{**RANDOM, **known}))

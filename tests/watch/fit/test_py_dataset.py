@@ -89,7 +89,8 @@ def test_its_workers_change_with_an_epoch_or_say_why_not_and_the_result_stays(
     assert watched == bare
     run = open_run(watch.run_path)
     line = train.__code__.co_firstlineno + 11
-    assert run.manifest.batch_code == f"test_py_dataset.py:{line} in Batches.__getitem__"
+    assert run.manifest.batch_class == "Batches"
+    assert run.manifest.batch_place == f"test_py_dataset.py:{line}"
     reasons = [event.reason for event in events_of(run, SwitchFailed)]
     assert {reason.startswith(failed) for reason in reasons} == ({True} if failed else set())
     made = [(one.knob, one.new, one.step - 1) for one in events_of(run, PipelineSwitched)]

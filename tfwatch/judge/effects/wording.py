@@ -44,9 +44,12 @@ def estimate_text(known: Estimate | None) -> str:
     interval, turned over where it is below 1; `too noisy to show less than 52 %`."""
     if known is None:
         return "not clear"
+    return noise_text(known) or f"{_claim_of(known)} ({interval_of_claim(known)})"
+
+
+def _claim_of(known: Estimate) -> str:
     answers = {"unclear": "not clear", "same": "no difference"}
-    claim = answers.get(known.answer) or speed(known.ratio)
-    return noise_text(known) or f"{claim} ({interval_of_claim(known)})"
+    return answers.get(known.answer) or speed(known.ratio)
 
 
 def noise_text(known: Estimate) -> str:
@@ -102,8 +105,9 @@ def brief_outcome_text(switch: Comparison) -> str:
     """Return `1.68 x faster`: the outcome without its interval, its steps and its parts."""
     if switch.effect is None:
         return outcome_text(switch)
-    claim = estimate_text(switch.effect.estimate).partition(" (")[0]
-    return claim if switch.settled else steps_text(switch)
+    if not switch.settled:
+        return steps_text(switch)
+    return noise_text(switch.effect.estimate) or _claim_of(switch.effect.estimate)
 
 
 def steps_text(switch: Comparison) -> str:
@@ -119,6 +123,14 @@ def _claim(effect: SwitchEffect, switch: Comparison) -> str:
         return step
     parts = [part_text(switch, part) for part in switch.changed_parts if part in effect.moved]
     return f"{', '.join(parts)}, step: {step}" if parts else step
+
+
+def has_times_of(switch: Comparison, part: str) -> bool:
+    """Return whether the outcome has the times of a part."""
+    effect = switch.effect
+    if effect is None or switch.beside or part not in switch.changed_parts:
+        return False
+    return effect.estimate.answer == "unclear" or part not in effect.moved
 
 
 def _drifts(effect: SwitchEffect, switch: Comparison) -> list[str]:
@@ -244,7 +256,8 @@ def autopilot_brief(run: AutopilotRun) -> str:
     their own."""
     if run.kept:
         return f"kept {changes_text(run.kept)}"
-    return autopilot_text(run).partition(" (tried ")[0]
+    is_in_vain = run.ended and run.moves and not run.unproved
+    return "nothing helped" if is_in_vain else autopilot_text(run)
 
 
 # -- forecasts -------------------------------------------------------------------------------------

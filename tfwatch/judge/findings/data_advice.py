@@ -119,7 +119,6 @@ def _arrays(now: Situation) -> Advice:
 
 # -- a PyDataset -----------------------------------------------------------------------------------
 
-SET_COMMAND = "tfwatch set "
 _CHEAPER_BATCHES = Advice("a cheaper __getitem__ for the PyDataset: workers measured slower")
 
 
@@ -160,15 +159,16 @@ def _more_workers(now: Situation) -> Advice:
     if _is_slower(now, WORKERS) or (WORKERS, workers) in now.better:
         return _CHEAPER_BATCHES
     is_live = now.live and WORKERS in now.manifest.switchable
-    to_do = (
-        f"{SET_COMMAND}workers={workers}, from the next epoch" if is_live else f"workers={workers}"
-    )
+    to_do = f"workers={workers}"
+    if is_live:
+        to_do = f"tfwatch set {to_do}, from the next epoch"
     is_proved = any(key[0] == WORKERS and best == current for key, best in now.better.items())
     # The lines of what is proved come before these.
     lines = f"# then workers={workers}: not measured"
     return Advice(
         f"more workers for the PyDataset: {to_do}",
         lines if is_proved else py_dataset_lines(now, workers),
+        is_live=is_live,
     )
 
 
@@ -263,12 +263,12 @@ def is_split_at_cache(now: Situation) -> bool:
     gain come first.
     """
     limit, stage, size = now.bottleneck, now.limiting_stage, now.bytes_of_epoch
-    why, then = now.manifest.fixed.get(CACHE, ""), now.forecasts.get((WORKERS, AUTO))
-    is_random = stage and any(f"{part} draws random" in why for part in stage.name.split(", "))
-    if not is_random or limit is None or limit.reason not in ("serial", "cpu"):
+    is_kept = CACHE not in now.manifest.fixed or stage is None or not stage.draws_random
+    if is_kept or limit is None or limit.reason not in ("serial", "cpu"):
         return False
     has_room = bool(size and now.memory_free) and not no_room(size, now.memory_free)
     is_repeated = max(now.manifest.epochs or 0, now.regime.epochs) > 1
+    then = now.forecasts.get((WORKERS, AUTO))
     return has_room and is_repeated and not (then and then.has_gain and then.is_sure)
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.knobs import AUTO, PREFETCH, WORKERS
 from tfwatch.judge.findings.data_advice import (
-    SET_COMMAND,
     advise_fewer_fetches,
     advise_on_data,
     is_split_at_cache,
@@ -88,9 +87,10 @@ def _cause(now: Situation) -> str:
 
 
 def _code_of(now: Situation) -> str:
-    """Return `Rows.__getitem__ at train.py:17`; empty where it is not known."""
-    name, place = now.batch_maker
-    return f"{name} at {place}" if name else ""
+    """Return `Rows.__getitem__ at train.py:17` of a `PyDataset`; empty where it is not known."""
+    manifest = now.manifest
+    is_known = manifest.batch_class and now.origin is SourceKind.PY_DATASET
+    return f"{manifest.batch_class}.__getitem__ at {manifest.batch_place}" if is_known else ""
 
 
 def _gain(now: Situation) -> Forecast | None:
@@ -127,20 +127,20 @@ def _advise(now: Situation, gain: Forecast | None) -> Advice:
     found = advise_on_data(now)
     if part is None or not now.live:
         return found
-    return replace(found, sentence=_beside_keys(now, found.sentence))
+    return replace(found, sentence=_beside_keys(now, found))
 
 
-def _beside_keys(now: Situation, sentence: str) -> str:
+def _beside_keys(now: Situation, found: Advice) -> str:
     """Return the advice on a live screen, and which key helps."""
+    sentence = found.sentence
     if PREFETCH not in now.manifest.switchable:
         return f"{sentence}; this pipeline cannot be switched live"
     if keys := py_dataset_keys(now):
         draws = "; it draws other random numbers then" if now.manifest.workers_ask else ""
         return f"{keys}, from the next epoch: {sentence}{draws}"
     is_known = any(one.is_known for one in now.switches) and best(now.switches) is None
-    if SET_COMMAND in sentence:
-        return sentence
-    return f"{sentence}; no key helps" if is_known or now.origin.has_no_pipeline else sentence
+    helps_no_key = not found.is_live and (is_known or now.origin.has_no_pipeline)
+    return f"{sentence}; no key helps" if helps_no_key else sentence
 
 
 def is_fetch_bound(now: Situation, part: Breakdown) -> bool:

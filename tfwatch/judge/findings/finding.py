@@ -42,11 +42,13 @@ class Tone(Enum):
 @dataclass(frozen=True, slots=True)
 class Advice:
     """Advice: a sentence with its number, and lines of Python that follow it; empty where there are
-    none. arguments: those of this module that it names."""
+    none. arguments: those of this module that it names. is_live: it is done while the training
+    runs, without a key."""
 
     sentence: str
     edit: str = ""
     arguments: tuple[str, ...] = ()
+    is_live: bool = False
 
 
 @dataclass(frozen=True, slots=True)

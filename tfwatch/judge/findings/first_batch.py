@@ -33,7 +33,7 @@ dataset = order.map(rows, num_parallel_calls=tf.data.AUTOTUNE)
 #: for 0.3 s, and 1.8 s at the end.
 _LAST_WAIT, _LONGEST_WAIT_S = 0.4, 60.0
 #: The part of a CPU's compute in which maps that filled a shuffle buffer hide: in thirteen pairs on
-#: two cores 0.6 to 1.06, as the steps beside them took 1.1 to 1.3 times as long.
+#: two cores 0.6 to 1.06 and once 2.1, as the steps beside them took 1.1 to 1.3 times as long.
 _HIDDEN = 0.85
 _FEWER_FITS = Advice(
     "fewer, longer fits: more epochs in each call",

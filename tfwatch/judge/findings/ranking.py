@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 LEAST_SHARE = 0.05
 #: A regime of so many seconds is judged, and without steady steps one of so many: of the first
 #: second 58 to 100 % was data wait in runs that waited for 1 to 33 %.
-_LEAST_STEADY_S, _LEAST_S = 2.0, 5.0
+_LEAST_STEADY_S, LEAST_S = 2.0, 5.0
 #: So long the first verdict waits for its cause: samples of the code come after 5 s, readings of
 #: the stages after 6 to 9 s.
-_SAMPLES_S, _STAGES_S = 6.0, 10.0
+_SAMPLES_S, STAGES_S = 6.0, 10.0
 #: The kinds of losses. Of two that may claim the same seconds the more specific one stands first.
 KINDS = (
     new_models,
@@ -164,7 +164,7 @@ def _with_key(now: Situation, finding: Finding) -> Finding:
 def _is_judgeable(now: Situation) -> bool:
     """Return True where enough is measured: steady steps, some seconds, or all of the run."""
     judged_s, is_enough = now.regime.judged_s, now.split is not None and now.split.is_enough
-    return now.is_whole or judged_s >= _LEAST_S or (is_enough and judged_s >= _LEAST_STEADY_S)
+    return now.is_whole or judged_s >= LEAST_S or (is_enough and judged_s >= _LEAST_STEADY_S)
 
 
 def _is_early(now: Situation) -> bool:
@@ -174,7 +174,7 @@ def _is_early(now: Situation) -> bool:
     if now.is_whole or regime.cause != "start" or not now.manifest.data:
         return False
     starves = regime.share(regime.spent.data_wait_s) >= LEADS_FROM
-    return regime.judged_s < (_STAGES_S if starves and now.bottleneck is None else _SAMPLES_S)
+    return regime.judged_s < (STAGES_S if starves and now.bottleneck is None else _SAMPLES_S)
 
 
 class LeadHolder:

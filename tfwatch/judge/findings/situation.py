@@ -226,13 +226,6 @@ class Situation:
         return self.stages is not None and self.stages.is_computing
 
     @property
-    def batch_maker(self) -> tuple[str, str]:
-        """The code of a `PyDataset` and its line, `Rows.__getitem__` and `train.py:17`; empty where
-        it is not known."""
-        place, _, name = self.manifest.batch_code.partition(" in ")
-        return (name, place) if self.origin is SourceKind.PY_DATASET else ("", "")
-
-    @property
     def memory_free(self) -> float | None:
         """The bytes of memory that no program uses; None where unknown."""
         return self.machine.figures.get("memory_available_bytes") if self.machine else None

@@ -282,8 +282,7 @@ def workers_of(now: Situation, workers: str) -> int:
 
 def _class_of(now: Situation) -> str:
     """Return the class of a `PyDataset` that has no name in the script's call of `fit`."""
-    name, _ = now.batch_maker
-    return "" if "dataset" in now.manifest.names else name.partition(".")[0]
+    return "" if "dataset" in now.manifest.names else now.manifest.batch_class
 
 
 def _number(value: str) -> str:

@@ -16,7 +16,7 @@ from tfwatch.core.events import (
     ExperimentEnded,
     PipelineSwitched,
 )
-from tfwatch.core.knobs import CACHE, DEFAULT, KNOBS, Knob, no_room
+from tfwatch.core.knobs import CACHE, DEFAULT, KNOBS, WAIT, Knob, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.comparison import LEAST
@@ -28,6 +28,7 @@ from tfwatch.judge.effects.wording import (
     block_text,
     forecast_note,
     gain_text,
+    has_times_of,
     kept_text,
     outcome_text,
     subject_text,
@@ -212,20 +213,23 @@ def effect_lines(view: RunView) -> list[str]:
         return [f"autopilot: {autopilot_text(runs[-1])}"]
     if switch is None:
         return []
-    outcome = outcome_text(switch, has_steps=False)
-    return [f"{switch.change.words}: {outcome}", _sides(switch, has_wait="data wait" in outcome)]
+    return [f"{switch.change.words}: {outcome_text(switch, has_steps=False)}", _sides(switch)]
 
 
-def _sides(switch: Comparison, *, has_wait: bool) -> str:
-    """Return `23.4 → 13.9 ms/step, data wait 41 → 1 %`; empty below 20 steady steps on a side: the
-    first ones take what the buffers hold. has_wait: the data wait is said already."""
+def _sides(switch: Comparison) -> str:
+    """Return `23.4 → 13.9 ms/step, data wait 41 → 1 %`, without the data wait where the outcome
+    has it; empty below 20 steady steps on a side: the first ones take what the buffers hold."""
     sides = [side for side in (switch.before, switch.after) if side and side.steps >= LEAST]
     if len(sides) < 2:
         return ""
     before_ms, after_ms = (switch.typical(side.step) for side in sides)
     old, new = units.in_one_unit(before_ms, after_ms)
     shares = [switch.typical(side.wait) / max(switch.typical(side.step), 1e-9) for side in sides]
-    waits = "" if has_wait else f", data wait {100 * shares[0]:.0f} → {units.percent(shares[1])}"
+    waits = (
+        ""
+        if has_times_of(switch, WAIT)
+        else f", data wait {100 * shares[0]:.0f} → {units.percent(shares[1])}"
+    )
     return f"{'mean ' if switch.in_bursts else ''}{old} → {new} a step{waits}"
 
 

@@ -240,9 +240,11 @@ class Watch(keras.callbacks.Callback):
             self._begin_knobs(epochs)
             run = run_of_next_fit(self._runs_dir, self._script_knobs())
             self._run = self._newest_run = run
+            made = self._py_dataset
             run.script.writer.describe(
                 data=_kind_of_data(epochs),
-                batch_code=self._py_dataset.code if self._py_dataset else "",
+                batch_class=made.class_name if made else "",
+                batch_place=made.place if made else "",
                 steps_limit=launched().steps,
             )
             self._note_model(run)

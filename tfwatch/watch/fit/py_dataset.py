@@ -61,10 +61,9 @@ _MOST_FUNCTIONS = 300
 class PyDatasetSettings:
     """The settings of the `PyDataset` that the epochs of a `fit` read.
 
-    written: the knobs with the settings that the script gave. code: as in
-    `Manifest.batch_code`. draws: what `__getitem__` draws, and
-    would draw otherwise in parallel; empty where it draws nothing, where the script has workers
-    that draw in any order, and once the user accepts it.
+    written: the knobs with the settings that the script gave. place: as `Manifest.batch_place`.
+    draws: what `__getitem__` draws, and would draw otherwise in parallel; empty where it draws
+    nothing, where the script has workers that draw in any order, and once the user accepts it.
     """
 
     def __init__(self, epochs: Any) -> None:
@@ -77,7 +76,8 @@ class PyDatasetSettings:
             multiprocessing=ON if has_processes and self._workers > 0 else OFF,
         )
         self._why_not = _find_obstacle(epochs, dataset)
-        self.code = _find_code(dataset)
+        self.place = _find_place(dataset)
+        self.class_name = type(dataset).__name__ if self.place else ""
         is_serial = {self.written.workers, self.written.multiprocessing} == {OFF}
         name = _name_of_draw(dataset) if is_serial else ""
         self.draws = _RANDOM.format(name) if name else ""
@@ -157,13 +157,12 @@ def _find_obstacle(epochs: Any, dataset: Any) -> str:
     return "" if own is getattr(keras.utils.PyDataset, "on_epoch_begin", None) else _OWN_BEGIN
 
 
-def _find_code(dataset: Any) -> str:
-    """Return `train.py:17 in Rows.__getitem__`; empty where that is no function of the user's."""
-    kind = type(dataset)
-    code = getattr(kind.__getitem__, "__code__", None)
+def _find_place(dataset: Any) -> str:
+    """Return the line of `__getitem__`; empty where that is no function of the user's."""
+    code = getattr(type(dataset).__getitem__, "__code__", None)
     if not isinstance(code, CodeType) or not is_users(code.co_filename):
         return ""
-    return f"{place_of(code.co_filename, code.co_firstlineno)} in {kind.__name__}.__getitem__"
+    return place_of(code.co_filename, code.co_firstlineno)
 
 
 # -- random numbers --------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def fix(args: argparse.Namespace) -> int:
         python=args.python,
         as_json=True,
         steps=args.steps,
-        job=Autopilot("random-draws" in args.allow),
+        job=Autopilot(),
     )
     began_ns, live = SYSTEM.wall_ns(), None
     if wanted.is_live:

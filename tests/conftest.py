@@ -7,14 +7,12 @@ import gc
 import math
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 #: Results are compared bit for bit with the CPU's, GPUs are simulated: `CUDA_VISIBLE_DEVICES=0`
 #: tests with a real one.

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tests.judge.step_rows import make_steps
 from tests.runs.folders import ORIGIN_WALL_NS, write_run
 from tfwatch.core.events import RunEnded
+from tfwatch.core.rows import Rows
 from tfwatch.runs.group import GroupFile, folder_of_rank, write_group_file
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tfwatch.core.rows import Rows
 
 #: Milliseconds of a call in which nobody is waited for.
 CALL = 8.0

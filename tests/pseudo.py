@@ -15,13 +15,11 @@ import sys
 import termios
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?<>]*[a-zA-Z]")
 _USUAL = {"TERM": "xterm-256color", "PYTHONPATH": str(Path(__file__).parent.parent)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tests.judge.step_rows import make_steps
 from tests.step_noise import noisy_steps
+from tfwatch.core.rows import Rows
 from tfwatch.judge.comparing.compared_runs import (
     LEAST_CLAIM,
     STEP,
@@ -17,11 +18,6 @@ from tfwatch.judge.comparing.compared_runs import (
     measure_steps,
     steps_in_common,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tfwatch.core.rows import Rows
 
 
 @dataclass(frozen=True)

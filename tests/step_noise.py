@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    Times: TypeAlias = NDArray[np.float64]
+Times: TypeAlias = NDArray[np.float64]
 
 TYPICAL_MS = 20.0
 #: The shortest and the longest burst, in steps, and its least and largest slow-down.

@@ -10,11 +10,11 @@ from queue import SimpleQueue
 from select import select
 from socket import socketpair
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 from textual.color import Color, rgb_to_lab
 from textual.strip import Strip
+from textual.theme import Theme
 
 from tests.screens.canned import Canned, usual
 from tests.screens.showing import shown
@@ -29,9 +29,6 @@ from tfwatch.screens.text import (
     WAIT_COLOUR,
 )
 from tfwatch.screens.themes import THEMES
-
-if TYPE_CHECKING:
-    from textual.theme import Theme
 
 
 async def test_training_is_started_after_the_first_paint() -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(path for room in ("tfwatch", "tests") for path in (ROOT / room).rglob("*.py"))

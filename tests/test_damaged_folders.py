@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.bench.damaged import DAMAGED, failures, make_folder, templates
 from tfwatch.cli import set as set_command
 from tfwatch.runs import format as layout
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 #: Folders of a test.
 _EACH = 6

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,15 +22,16 @@ from tests.screens.showing import header_of, pipeline_of
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Phase
-from tfwatch.judge.event_rows import EventCollector
+from tfwatch.judge.event_rows import EventCollector, EventRows
 from tfwatch.judge.findings.finding import Finding
-from tfwatch.judge.view import Follower
+from tfwatch.judge.view import Follower, RunView
 from tfwatch.report.run_facts import as_json
 from tfwatch.report.text import as_text
 from tfwatch.runs import format as layout
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.run import Run, open_run
+from tfwatch.runs.snapshot import Snapshot
 from tfwatch.screens.live.knobs import KnobsPane, knob_rows
 from tfwatch.screens.live.lists import log_lines
 from tfwatch.screens.live.machine import readings
@@ -37,13 +39,6 @@ from tfwatch.screens.live.timeline import picture
 from tfwatch.screens.live.timeline.lanes import labels_in_view
 from tfwatch.screens.live.timeline.step_bars import next_top
 from tfwatch.screens.live.timeline.window import View, Zoom, bars_in_view, span_words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tfwatch.judge.event_rows import EventRows
-    from tfwatch.judge.view import RunView
-    from tfwatch.runs.snapshot import Snapshot
 
 SECOND = 10**9
 CHANGE = {"knob": "prefetch", "old": "off", "new": "4"}

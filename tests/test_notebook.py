@@ -7,8 +7,10 @@ import contextlib
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,10 +19,6 @@ from tests.watch.tracked import ROOT, end_all
 from tfwatch import notebook
 from tfwatch.notebook import Extension
 from tfwatch.watch.script.import_hook import ImportHook
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 class Shell:

@@ -4,7 +4,8 @@ own command."""
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from tests.screens.canned import Canned
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Phase
 from tfwatch.notices import Notifier, NotifyOptions, notification
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STALLED = changed(RUNNING, phase=Phase.WAIT, phase_s=31.0)
 ENDED = changed(RUNNING, life="ended", ended=RunEnded(10**11, "finished", 411, ""))

@@ -7,15 +7,12 @@ import ast
 import io
 import re
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import tfwatch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PACKAGE = Path(tfwatch.__file__).parent
 #: Parts of names, split at underscores and capitals, in lower case.

@@ -17,10 +17,10 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil
@@ -42,9 +42,6 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.run import Run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LONGEST_S, MOST_BYTES = 5.0, 2**30
 FILES = (layout.MANIFEST, *layout.STREAMS, layout.PULSES, layout.LOG, layout.REQUESTS)

@@ -17,9 +17,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from collections.abc import Iterator, Sequence
 
 import keras
 import numpy as np
@@ -31,17 +33,13 @@ from tests.bench.starvation import CLASSES, SIZE, delayed, find_batch, make_mode
 from tfwatch import Watch, open_run
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import step_ms
+from tfwatch.judge.effects.comparison import Comparison
 from tfwatch.judge.forecasts.evidence import build_evidence, stage_table_at
 from tfwatch.judge.forecasts.forecast import Forecast, forecast
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.requests import SwitchRequest, append
 from tfwatch.tfdata import work_ahead
 from tfwatch.watch.tensorflow_info import find_device
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tfwatch.judge.effects.comparison import Comparison
 
 _STEP_MS = 15.0
 #: More steps of the first setting: compile, and the start of the pipeline.

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from tests.bench.numbered import Result, run_trials
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

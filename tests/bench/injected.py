@@ -18,27 +18,24 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from collections.abc import Callable, Iterator, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from tests.bench.runner import make_parser, print_head, print_row
 from tests.tfdata.batches import without_autotune
 from tfwatch import Watch, open_run, track
 from tfwatch.core.knobs import Knobs
+from tfwatch.core.rows import Rows
+from tfwatch.runs.snapshot import Snapshot
 from tfwatch.tfdata.work_ahead import options
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from tfwatch.core.rows import Rows
-    from tfwatch.runs.snapshot import Snapshot
 
 PARTS = ("wait", "compute", "host")
 FIT, LOOP = "fit", "tfwatch.track"

@@ -11,11 +11,12 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.bench.numbered import Result, run_trials
 from tests.watch import kinds
@@ -23,9 +24,6 @@ from tests.watch.fit.test_kinds import SWITCHES, train
 from tests.watch.kinds import STEPS, Kind
 from tfwatch.core.events import PipelineSwitched, WatchFailed
 from tfwatch.core.knobs import KNOBS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 #: Switches of a training; one of a knob that takes effect with an epoch is asked for in every third
 #: epoch, and any other after every second call.

@@ -18,8 +18,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,9 +34,6 @@ from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: Frames come faster than live ones, so that the benchmark ends sooner; every cell is painted in
 #: between.

@@ -13,6 +13,7 @@ that has a row there is not run again.
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tests.bench.runner import (
     Rows,
@@ -32,9 +33,6 @@ from tests.bench.runner import (
     run_jobs,
     run_tfwatch,
 )
-
-if TYPE_CHECKING:
-    import argparse
 
 #: A claim is right within this share of what the remedy gives back.
 _WITHIN = 0.20

@@ -16,17 +16,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
 from tests.bench.runner import Rows, add_slots, is_stopped, make_parser, run_jobs, run_python
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 #: A process that has more memory ends after its trial, and a new one goes on; none gets the most.
 _MANY_BYTES, _MOST_BYTES = 3 * 2**30, 64 * 2**30

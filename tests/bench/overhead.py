@@ -22,9 +22,11 @@ import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from collections.abc import Callable, Iterator
 
 import keras
 import numpy as np
@@ -32,9 +34,6 @@ import tensorflow as tf
 
 from tests.bench.runner import in_turns, make_parser, print_head, print_row, spread_text
 from tfwatch import Watch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: Steps before the timed ones: the trace, and the first write of each logger.
 SKIP = 40

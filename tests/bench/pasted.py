@@ -23,14 +23,16 @@ slower, after so many steps on each side, at the last look and at any look of ev
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -57,10 +59,6 @@ from tfwatch.core.events import AutopilotEnded, PipelineSwitched
 from tfwatch.core.knobs import DEFAULT, DEVICE_PREFETCH, OFF, PINNED, PREFETCH, WORKERS
 from tfwatch.judge.effects.interval import estimate_ratio
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
 
 #: A live setting costs at most this ratio of the pasted line.
 _MOST = 1.03

@@ -10,9 +10,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from collections.abc import Iterator
 
 import keras
 import numpy as np
@@ -22,9 +24,6 @@ from tfwatch import Watch
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.runs.run import open_run
 from tfwatch.watch.fit.fit_runs import complete_runs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SIDE, IMAGES = 224, 64
 #: Steps of an epoch of arrays, of each part of a fit, and of those the ones that are left out.

@@ -20,10 +20,11 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.bench.runner import (
     Rows,
@@ -41,9 +42,6 @@ from tfwatch.fix.pairs import PAIRS, gain_of
 from tfwatch.judge.comparing.run_to_compare import NotComparableError, RunToCompare
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Seconds of a fix, and of a run of a script; a fix begins no run later than the budget.
 _LONGEST_S, _BUDGET = 1500, "6m"

@@ -9,16 +9,13 @@ model, trains both in turn under `tfwatch run --headless`, and prints the answer
 
 from __future__ import annotations
 
+import argparse
 import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.bench.runner import in_turns, make_parser, run_python, run_tfwatch
-
-if TYPE_CHECKING:
-    import argparse
 
 PAGE = Path(__file__).parents[2] / "docs/pipelines.md"
 #: The names that the page's code uses.

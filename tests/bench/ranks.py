@@ -11,24 +11,22 @@ fault. Needs a core and a half a rank.
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import socket
 import statistics
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tests.bench.runner import make_parser, print_head, print_row, run_python
 from tfwatch.judge.groups.judged_group import JudgedGroup, judge_group
 from tfwatch.judge.groups.late_rank import Cause
 from tfwatch.runs.group import open_group
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
 
 #: The cause of each fault.
 EXPECTED = {"data": Cause.DATA_WAIT, "compute": Cause.COMPUTE, "host": Cause.HOST}

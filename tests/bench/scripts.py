@@ -15,19 +15,16 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tests.bench.runner import ROOT, make_parser, print_head, print_row, run_python
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.snapshot import Snapshot
 
 #: What two bare runs do not share of a line of TensorFlow's log: its time and its process.
 _LOGGED = re.compile(r"^(\d{4}-\d\d-\d\d [\d:.]+|[IWEF]\d{4} [\d:.]+ +\d+)", re.MULTILINE)

@@ -18,24 +18,22 @@ import time
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tests.bench.runner import figure, in_turns, make_parser, print_head, print_row
 from tfwatch import Watch, open_run
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata import work_ahead
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
 
 #: What the start of a sleep and the wake-up take, in microseconds.
 _SLEEP_COST_US = 450

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -30,15 +30,12 @@ from tests.bench.starvation import busy_until
 from tests.bench.step_parts_models import make
 from tfwatch import Watch
 from tfwatch.core.events import StepProfiled
-from tfwatch.judge.profile.step_parts import step_parts
+from tfwatch.judge.profile.step_parts import StepPart, step_parts
 from tfwatch.runs.run import open_run
 from tfwatch.runs.script_process import Launch, announce_in
 from tfwatch.watch.fit.fit_runs import complete_runs
 from tfwatch.watch.profile import operations, step_profiler
 from tfwatch.watch.profile.gaps import begin_ps
-
-if TYPE_CHECKING:
-    from tfwatch.judge.profile.step_parts import StepPart
 
 _SIZES = (1, 2, 3)
 #: The name that the longest part has, or the layer that it is in; small operations are those of its

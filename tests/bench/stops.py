@@ -13,10 +13,12 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from signal import Signals
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -26,10 +28,6 @@ from tests.pseudo import MARK, Pseudo
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from signal import Signals
 
 SCRIPT = Path(__file__).parents[1] / "scripts/epochs.py"
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP, signal.SIGHUP)

@@ -14,21 +14,17 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tests.bench.runner import make_parser, print_head, print_row
 from tests.judge.plants import Plant, search_over
-from tfwatch.core.rows import STEP
+from tfwatch.core.rows import STEP, Rows
 from tfwatch.judge.forecasts.forecast import Forecast
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tfwatch.core.rows import Rows
 
 #: Steps and, of them, the work in milliseconds: rows are prefetch off, 4 and 16, columns workers
 #: off, 2, 4, 8 and 16.

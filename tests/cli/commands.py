@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from tfwatch import cli
-
-if TYPE_CHECKING:
-    import pytest
-
-    from tfwatch.cli.script.request import RunOptions
+from tfwatch.cli.script.request import RunOptions
 
 
 def exit_code(*words: str) -> int:

@@ -5,17 +5,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.runs.begun import begin_run
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control import Control, RequestTaker
 from tfwatch.runs.script_process import announce
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def fit(

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tests.judge.step_rows import make_steps
 from tests.runs.folders import HOST, ORIGIN_WALL_NS, FakeClock, write_run
-from tfwatch.core.events import EpochEnded, EpochStarted, RunEnded
-from tfwatch.core.rows import SAMPLE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.core.events import Event
-    from tfwatch.core.rows import Rows
+from tfwatch.core.events import EpochEnded, EpochStarted, Event, RunEnded
+from tfwatch.core.rows import SAMPLE, Rows
 
 STEPS = 300
 FINISHED = RunEnded(9_000_000_000, "finished", STEPS)

@@ -4,9 +4,11 @@ shell."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from tests.judge.profiles import PROFILE
 from tests.runs.begun import begin_run
 from tests.runs.requested import SentRequests
-from tests.screens.canned import usual
+from tests.screens.canned import Canned, usual
 from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
 from tfwatch.cli import main
@@ -27,14 +29,8 @@ from tfwatch.runs.control import Control, RequestTaker
 from tfwatch.runs.format import REQUESTS, Embedding, ModelFacts
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.requests import RequestSender, SwitchRequest
+from tfwatch.runs.writer import RunWriter
 from tfwatch.screens.overlays import Leave, Question
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.screens.canned import Canned
-    from tfwatch.runs.writer import RunWriter
 
 
 @dataclass

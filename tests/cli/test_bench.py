@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from argparse import Namespace
 
 import pytest
 
@@ -13,9 +13,6 @@ from tfwatch.cli.dispatch import make_parser
 from tfwatch.doctor.bench_program import Spec
 from tfwatch.doctor.trial import Trial
 from tfwatch.terminal.output import render
-
-if TYPE_CHECKING:
-    from argparse import Namespace
 
 
 def timed(*steps_ms: float) -> Trial:

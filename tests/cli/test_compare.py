@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ from tfwatch.cli import main
 from tfwatch.core.events import RunEnded, StagesFound
 from tfwatch.core.rows import STAGE
 from tfwatch.judge.comparing.run_to_compare import arguments_by_name
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from io import StringIO
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,12 +15,7 @@ from tests.doctor.machines import linux, mac, stopped
 from tests.pseudo import Pseudo
 from tfwatch.cli import doctor as command
 from tfwatch.doctor.checks import Check, CheckUp, Status, judge
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tfwatch.doctor.facts import Facts
+from tfwatch.doctor.facts import Facts
 
 _BROKEN = mac(
     "2.20.0",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,8 @@ from tests.cli.commands import exit_code
 from tests.fix.test_script_fix import LINE, autopilot, recorded
 from tfwatch.cli import fix as command
 from tfwatch.cli import main
+from tfwatch.cli.script.request import RunOptions
 from tfwatch.cli.script.run import Ran
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tfwatch.cli.script.request import RunOptions
 
 NEW = f"{LINE}.prefetch(4)\n"
 

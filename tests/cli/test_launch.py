@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,6 @@ from tfwatch.cli import launch as room
 from tfwatch.core.clock import Clock
 from tfwatch.judge.steps.steady_steps import breakdown, steady
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 def test_a_script_of_ones_own_is_run_with_its_arguments(

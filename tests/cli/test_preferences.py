@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from tests.cli.commands import exit_code, trainings_asked
 from tfwatch.notices import NotifyOptions
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def test_the_environment_sets_what_no_option_sets(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +12,7 @@ from tfwatch.cli import main
 from tfwatch.cli import replay as command
 from tfwatch.cli.replay import show_group
 from tfwatch.core.errors import BadInputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.runs.run import Run
+from tfwatch.runs.run import Run
 
 
 def test_a_damaged_group_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from tests.cli.commands import exit_code
 from tests.screens.canned import usual
 from tfwatch.report.run_facts import as_json
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OLD, NEW = "2026-11-19T10-17-03_cnn", "2026-11-20T10-17-03_cnn"
 

@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from tests.screens.canned import usual
 from tfwatch.cli import main
 from tfwatch.cli import runs as room
 from tfwatch.runs.library import FolderToRemove
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OLD, NEW, OPEN = "2026-11-18T10-17-03_cnn", "2026-11-19T10-17-03_cnn", "2026-11-20T10-17-03_cnn"
 NOBODY = 2**22 + 1

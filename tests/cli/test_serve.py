@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import sys
 import urllib.request
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.screens.canned import usual
 from tfwatch.cli.serve import start_server
 from tfwatch.core.errors import BadInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

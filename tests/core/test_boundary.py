@@ -8,15 +8,13 @@ import functools
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 
 from tfwatch.core.errors import fails_open, reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _raise(error: BaseException) -> None:

@@ -10,7 +10,9 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,6 @@ from tests.docs.pages import PAGES, ROOT, code_lines, commands, inline_codes
 from tfwatch.cli.dispatch import make_parser
 from tfwatch.cli.script.request import workload_script
 from tfwatch.runs.requests import parse_change
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 #: Stand-ins of the pages for what a reader puts there, by values that parse.
 _PLACEHOLDERS = {

@@ -10,23 +10,18 @@ import inspect
 import json
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tests.docs.pages import ROOT
 from tfwatch.judge import troubles
 from tfwatch.judge.findings import compute, ranking
-from tfwatch.report.facts import tables_below
+from tfwatch.report.facts import Definition, tables_below
 from tfwatch.report.metrics import METRICS, describe_metrics
 from tfwatch.report.run_facts import RUN, schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from types import ModuleType
-
-    from tfwatch.report.facts import Definition
 
 PAGE, SCHEMA = ROOT / "docs/json.md", ROOT / "docs/run.schema.json"
 FINDINGS = ROOT / "docs/findings.md"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.bench.pipelines import FILES, NAMES, pipelines
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PIPELINES = pipelines()
 #: A multiple of the page's batch size: the generator leaves an incomplete batch to the next epoch.

@@ -10,14 +10,12 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docs.pages import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOTEBOOK = ROOT / "docs/try.ipynb"
 _STEP_TIMES = re.compile(r"^step time +([\d.]+) ms +([\d.]+) ms", re.MULTILINE)

@@ -3,16 +3,13 @@ in their own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from tfwatch.cli.bench import BenchRow, run_in_process
 from tfwatch.doctor.bench_program import Spec, measure
 from tfwatch.doctor.trial import Trial
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.tensorflow
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from tfwatch.doctor import facts as room
 from tfwatch.doctor.facts import Facts, Nvidia, collect_facts, nvidia, processor
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.trial import Trial
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

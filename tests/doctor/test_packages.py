@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tfwatch.doctor.packages import METAL_PAIR, Installed
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def hint(installed: Installed) -> str:

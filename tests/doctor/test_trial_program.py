@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tfwatch.doctor import trial_program
 from tfwatch.doctor.checks import why_wrong
 from tfwatch.doctor.trial import LIMIT_S, run_program
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.tensorflow

@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,15 +19,13 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.core.rows import PROGRESS
 from tfwatch.fix.changes import BY_NAME, ScriptChange, Wanted
 from tfwatch.fix.pairs import PAIRS, PairedRuns
+from tfwatch.fix.tried import Tried
 from tfwatch.fix.user_file import UserFile
 from tfwatch.judge.comparing.run_to_compare import RunToCompare
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.run import open_run
 from tfwatch.runs.script_process import ScriptTrial
-
-if TYPE_CHECKING:
-    from tfwatch.fix.tried import Tried
 
 SOURCE = "import keras\nmodel.compile('adam')\n"
 STEPS_8, JIT = BY_NAME["steps_per_execution"], BY_NAME["jit_compile"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.cli.recorded import noisy_rows, record, trained
 from tests.fix.test_pairs import Epochs, Runs
 from tests.runs.folders import FakeClock
-from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
+from tfwatch.core.events import AutopilotBegan, AutopilotEnded, Event, MoveJudged, MoveMade
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.script_code import CodeEdit
 from tfwatch.fix import live
@@ -24,9 +24,6 @@ from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from tfwatch.core.events import Event
 
 LINE = "data = data.map(load)"
 EDIT = CodeEdit("prefetch", "train.py", 1, LINE, 21, 21, ".prefetch({})", "-1")

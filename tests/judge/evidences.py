@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +10,10 @@ from tests.judge.step_rows import make_steps
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.judge.forecasts.evidence import Evidence
+from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.steady_steps import breakdown
 from tfwatch.runs.format import Manifest
-
-if TYPE_CHECKING:
-    from tfwatch.judge.forecasts.forecast import Forecast
 
 KNOBS = {"prefetch": "off", "workers": "off"}
 

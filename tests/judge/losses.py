@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.judge.situations import RUNNING, changed, split, stat
 from tfwatch.core.events import OperationTime
 from tfwatch.judge.findings.ranking import find_losses
+from tfwatch.judge.findings.situation import Situation
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.stages import Stage
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.runs.format import Embedding, ModelFacts, RecurrentLayer
-
-if TYPE_CHECKING:
-    from tfwatch.judge.findings.situation import Situation
 
 _OF_SPENT = {field.name for field in fields(TimeSpent)}
 _OF_REGIME = {field.name for field in fields(Regime)}

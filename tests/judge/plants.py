@@ -3,28 +3,21 @@ that say so."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.core.rows import STEP
+from tfwatch.core.rows import STEP, Rows
+from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.forecasts.predict import depth, needed_bytes
 from tfwatch.tuner.client import settling_steps
 from tfwatch.tuner.search import BASE, BUDGET, MOST, AutopilotSearch, Move, SearchLimits, Stop
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tfwatch.core.rows import Rows
-    from tfwatch.judge.forecasts.forecast import Forecast
-
-    #: The forecast of a switch from the first settings by the second.
-    MakeForecast = Callable[[Mapping[str, str], Mapping[str, str]], Forecast | None]
-    #: So many steps of a setting.
-    MakeRows = Callable[[Mapping[str, str], int], Rows]
+MakeForecast = Callable[[Mapping[str, str], Mapping[str, str]], Forecast | None]
+MakeRows = Callable[[Mapping[str, str], int], Rows]
 
 DEPTHS = ("off", "1", "2", "4", "8", "16", "32", "64")
 #: Steps between two looks at a run.

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tfwatch.core.rows import SAMPLE, Rows
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 def make_samples(at_s: ArrayLike, **columns: ArrayLike) -> Rows:

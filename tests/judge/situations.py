@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,15 +13,13 @@ from tfwatch.core.rows import Phase
 from tfwatch.judge.banner import banner as make_banner
 from tfwatch.judge.effects.comparison import SwitchEffect
 from tfwatch.judge.effects.interval import Change, Estimate
+from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import Situation
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.steady_steps import Breakdown, Stat
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.runs.format import Manifest
-
-if TYPE_CHECKING:
-    from tfwatch.judge.findings.finding import Finding
 
 
 def stat(ms: float) -> Stat:

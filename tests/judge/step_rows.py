@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike
 
+from tfwatch.core.events import Event
 from tfwatch.core.rows import STEP, Rows
 from tfwatch.judge.steps.steady_steps import single_spikes
 from tfwatch.runs.buffers import EventLog, Events
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from tfwatch.core.events import Event
 
 
 def make_steps(

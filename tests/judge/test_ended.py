@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
-from tests.screens.showing import shown
-from tfwatch.core.rows import Flag, Phase
+from tests.screens.showing import Shown, shown
+from tfwatch.core.rows import Flag, Phase, Rows
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.screens.showing import Shown
-    from tfwatch.core.rows import Rows
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 

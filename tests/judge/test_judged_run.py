@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,7 @@ from tfwatch.core.events import EpochStarted, GpuFound, OperationTime, RunEnded,
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report import run_facts
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.runs.snapshot import Snapshot
-
+from tfwatch.runs.snapshot import Snapshot
 
 COMPUTE_BOUND, WAITS = (0.1, 12.0, 0.5), (9.0, 12.0, 0.5)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,19 +11,14 @@ import pytest
 from tests.cli.recorded import noisy_rows, record, trained
 from tests.fix.test_script_fix import autopilot
 from tests.screens.canned import STARVING, Canned, usual
-from tests.screens.showing import shown
+from tests.screens.showing import Shown, shown
 from tfwatch.cli.script import run as run_command
 from tfwatch.cli.script.request import RunOptions
 from tfwatch.cli.script.run import _name_kept_setting
+from tfwatch.core.events import Event
 from tfwatch.judge.effects.interval import UNKNOWN
 from tfwatch.judge.kept_setting import KeptSetting, find_kept_setting
 from tfwatch.runs.format import SOURCES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.screens.showing import Shown
-    from tfwatch.core.events import Event
 
 TEXT = "model.fit(data)\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.other_programs import OthersFollower, other_programs_of_run
 from tfwatch.judge.view import Follower
 from tfwatch.report.text import as_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALONE, LOADED = {"process_cores": 1.9, "cpu_cores": 2.0}, {"process_cores": 0.6, "cpu_cores": 2.0}
 

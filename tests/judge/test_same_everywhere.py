@@ -3,23 +3,18 @@ and in `--json`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.screens.canned import COMPUTE_BOUND, MODERATE, STAGES, STARVING, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, MODERATE, STAGES, STARVING, Canned, Split, usual
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
+from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.judged_run import EndedRunJudge, JudgedRun
-from tfwatch.judge.view import Follower
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.screens.canned import Split
-    from tfwatch.judge.findings.finding import Finding
-    from tfwatch.judge.view import RunView
+from tfwatch.judge.view import Follower, RunView
 
 GPU = {"device": "GPU:0 Apple M2 Pro", "accelerated": True}
 #: So many steps are judged on a live screen, as the whole of a last setting.

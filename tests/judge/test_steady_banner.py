@@ -5,20 +5,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from tests.screens.canned import Canned
+from tests.screens.canned import Canned, Staged
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.judge.findings.finding import MOMENT
+from tfwatch.judge.findings.finding import MOMENT, Finding
 from tfwatch.judge.view import Follower
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.screens.canned import Staged
-    from tfwatch.judge.findings.finding import Finding
 
 EPOCH_STEPS, FRAME_S = 47, 0.25
 N_A = math.nan

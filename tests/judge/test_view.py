@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,19 +13,13 @@ from tests.screens.showing import header_of
 from tests.screens.states import starving
 from tfwatch.core import events as facts
 from tfwatch.core import units
-from tfwatch.core.rows import PROGRESS, Flag, Phase
+from tfwatch.core.rows import PROGRESS, Flag, Phase, Rows
 from tfwatch.judge.effects.switching_state import KnobRequest
 from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.findings.situation import left_s
 from tfwatch.judge.steps.steady_steps import Verdict
-from tfwatch.judge.view import Follower
+from tfwatch.judge.view import Follower, RunView
 from tfwatch.screens.live.knobs import knob_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.core.rows import Rows
-    from tfwatch.judge.view import RunView
 
 
 def look(run: Canned, asks: tuple[KnobRequest, ...] = (), live: bool = True) -> RunView:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, Staged
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.snapshot import Snapshot
 
 SCRIPT = "<script>alert(1)</script>"
 MARKUP = f"{SCRIPT}\"'><img src=http://evil.example/x onerror=alert(1)>{{{{7*7}}}}{{% raw %}}"

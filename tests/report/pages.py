@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import html5lib
 
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report.page import as_html
-
-if TYPE_CHECKING:
-    from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.snapshot import Snapshot
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 #: Elements of the template.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +18,6 @@ from tfwatch.core.events import (
 )
 from tfwatch.report.run_facts import as_json
 from tfwatch.runs.requests import parse_switch
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_switch_has_both_sides(tmp_path: Path) -> None:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from tests.cli.recorded import add_memory
 from tests.groups import write_group
 from tests.report.hostile import HOSTILE, MARKDOWN, hostile_run
 from tfwatch.cli import main
 from tfwatch.runs.group import GroupFile, folder_of_rank, write_group_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def report_of(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:

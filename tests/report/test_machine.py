@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.runs.folders import read_back
 from tests.screens import hardware
+from tests.screens.canned import Canned
 from tfwatch.core import events as facts
 from tfwatch.report import run_facts
-
-if TYPE_CHECKING:
-    from tests.screens.canned import Canned
-    from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.snapshot import Snapshot
 
 
 def run_of(canned: Canned) -> Snapshot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from tests.report.hostile import MARKDOWN, hostile_run
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report.markdown import as_markdown
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:

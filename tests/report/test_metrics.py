@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.exposition import generate_latest
@@ -13,10 +14,6 @@ from tfwatch.cli.serve import RunMetrics
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 from tfwatch.report.metrics import LINGER_S, STATES, ServedRuns
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 NAME = "2026-11-20T10-17-03_cnn"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,11 +25,7 @@ from tfwatch.report.page import _basis
 from tfwatch.report.run_facts import judged_json
 from tfwatch.report.sections import MOST_STALLS
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.snapshot import Snapshot
 
 
 def opened(run: Canned, folder: Path) -> Snapshot:

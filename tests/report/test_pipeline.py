@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,7 @@ from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound
 from tfwatch.report import run_facts
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.snapshot import Snapshot
 
 S = 10**9
 NAN = math.nan

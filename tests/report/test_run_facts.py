@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,16 +35,11 @@ from tfwatch.core.events import (
     TrainingFailed,
 )
 from tfwatch.core.knobs import KnobChange, NotTimed
+from tfwatch.core.rows import Rows
 from tfwatch.report import run_facts
 from tfwatch.report.run_facts import RUN, as_json, summary
 from tfwatch.runs import format as layout
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tfwatch.core.rows import Rows
 
 SCHEMA = Draft202012Validator(run_facts.schema())
 NOT_SWITCHED = SwitchFailed(3, "prefetch", "no", "2", "4", 9, "2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -34,11 +34,7 @@ from tfwatch.report.text import CODE, loss_text, time_bar, wrapped
 from tfwatch.runs import library
 from tfwatch.runs.format import MANIFEST, Pulse
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.snapshot import Snapshot
 
 
 def starving_run(folder: Path, *events: Event) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from tfwatch.core.events import Event, PipelineSwitched, RunEnded, SwitchAsked
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.report.text import as_text
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.snapshot import Snapshot
 
 FINISHED = RunEnded(724_000_000_000, "finished", 200)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.runs import create
 from tfwatch.runs.create import make_folder, make_writer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.runs.writer import RunWriter
+from tfwatch.runs.writer import RunWriter
 
 
 def begin_run(

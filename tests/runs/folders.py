@@ -6,21 +6,19 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
 from tfwatch.core.clock import Clock
+from tfwatch.core.events import Event
+from tfwatch.core.rows import Rows
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.run import Run, open_run
+from tfwatch.runs.snapshot import Snapshot
 from tfwatch.runs.writer import RunWriter
-
-if TYPE_CHECKING:
-    from tfwatch.core.events import Event
-    from tfwatch.core.rows import Rows
-    from tfwatch.runs.snapshot import Snapshot
 
 ORIGIN_NS = 5_000_000_000
 ORIGIN_WALL_NS = 1_800_000_000 * 10**9

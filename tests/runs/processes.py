@@ -6,15 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _WRITE = """
 import sys, time

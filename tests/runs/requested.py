@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfwatch.runs.control import Control
-from tfwatch.runs.requests import ProfileRequest, RequestSender, StopRequest, SwitchRequest
-from tfwatch.tuner.client import Tuner
-
-if TYPE_CHECKING:
-    from tfwatch.runs.requests import Request
-    from tfwatch.tuner.client import TunerJob
+from tfwatch.runs.requests import ProfileRequest, Request, RequestSender, StopRequest, SwitchRequest
+from tfwatch.tuner.client import Tuner, TunerJob
 
 
 def switch(knob: str, value: str, by: str = "key") -> SwitchRequest:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from tfwatch.core.events import Event, LossDiverged, RunEnded
 from tfwatch.core.rows import Phase
 from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import ProgressLog, RunWriter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAN, INFINITE = math.nan, math.inf
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
 import pytest
@@ -18,9 +18,6 @@ from tfwatch.runs.machine_info import (
     memory_total,
     used_bytes,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GB = 2**30
 

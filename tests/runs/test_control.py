@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from tests.runs.folders import FakeClock, make_manifest, reader_of
 from tests.runs.processes import wait_until
 from tests.runs.requested import planned, switch
-from tfwatch.core.events import AutopilotBegan, Noted, StopRefused, SwitchFailed, TunerLost
+from tfwatch.core.events import AutopilotBegan, Event, Noted, StopRefused, SwitchFailed, TunerLost
 from tfwatch.runs.control import NO_FIT, Control, RequestTaker
 from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.requests import (
@@ -26,12 +27,6 @@ from tfwatch.runs.requests import (
     encode_request,
 )
 from tfwatch.runs.writer import RunWriter
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.core.events import Event
-
 
 # -- the queue -------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,16 +14,11 @@ import pytest
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, make_manifest, opened, read, write_run
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked, encode
-from tfwatch.core.rows import STEP, Phase
+from tfwatch.core.rows import STEP, Phase, Rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Manifest, NotARunError, Pulse, decode_pulse
 from tfwatch.runs.run import Run, open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tfwatch.core.rows import Rows
 
 FILES = (*layout.STREAMS, layout.PULSES, layout.LOG)
 

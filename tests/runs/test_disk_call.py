@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +15,6 @@ from tests.screens.canned import usual
 from tfwatch.runs import folder as disk_call
 from tfwatch.runs import format as layout
 from tfwatch.runs.folder import DiskCall, LateCall, RunFolder, call_and_report
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_silence_lasts_until_the_answer() -> None:

@@ -7,7 +7,8 @@ import errno
 import os
 import shutil
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -30,10 +31,6 @@ from tfwatch.runs import streams
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run, open_run
 from tfwatch.runs.writer import RunWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 class Disk:

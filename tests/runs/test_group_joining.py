@@ -3,8 +3,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,10 +34,6 @@ from tfwatch.runs.library import (
     runs_since,
 )
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 START_S = ORIGIN_WALL_NS / 1e9
 ELSEWHERE: dict[str, Any] = {"boot_id": "another", "machine": {"host": "elsewhere"}}

@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 import queue
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,9 +20,6 @@ from tfwatch.core.events import Noted
 from tfwatch.runs import create, writer
 from tfwatch.runs import format as layout
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HUNG = (
     "nothing is recorded: {} did not respond within 0.05 s; rows are kept in memory until it does"

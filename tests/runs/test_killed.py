@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.runs.processes import wait_until, writing_child
 from tfwatch.runs.liveness import SILENT_S, Life
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_killed_run_has_every_row_up_to_a_fifth_of_a_second_and_its_last_phase(

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -16,9 +17,6 @@ from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Pulse
 from tfwatch.runs.liveness import Life, life_of
 from tfwatch.runs.run import Run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOBODY = 2**22 + 1
 MINE = psutil.Process().create_time()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,12 +14,8 @@ from tfwatch.report import run_facts
 from tfwatch.runs.format import Pulse
 from tfwatch.runs.liveness import OpenPhase, find_open_phase
 from tfwatch.runs.run import open_run
+from tfwatch.runs.snapshot import Snapshot
 from tfwatch.runs.writer import RunWriter
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.runs.snapshot import Snapshot
 
 #: Two seconds of steps, and 30 seconds of the last phase.
 STEPS, BEGAN_S, ENDED_S = 100, 2.0, 32.0

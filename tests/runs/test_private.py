@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +18,6 @@ from tfwatch.runs import library
 from tfwatch.runs.format import EVENTS, make_folder, write_atomically
 from tfwatch.runs.script_process import record_signal
 from tfwatch.terminal.pseudo_terminal import ScriptLog
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +17,6 @@ from tfwatch.runs.buffers import HEAD_LINES, LOG_LINES
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Pulse, decode_pulse
 from tfwatch.runs.run import RECENT, Run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_local_time_includes_the_machines_sleep(tmp_path: Path) -> None:

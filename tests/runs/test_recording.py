@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,6 @@ from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run, open_run
 from tfwatch.runs.snapshot import ProgressNow
 from tfwatch.runs.writer import ProgressLog, RunWriter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Unwilling:

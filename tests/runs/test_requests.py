@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -17,6 +18,7 @@ from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.requests import (
     LONGEST,
     NoRequestsError,
+    Request,
     RequestFile,
     StopRequest,
     SwitchRequest,
@@ -26,12 +28,6 @@ from tfwatch.runs.requests import (
     encode_request,
     why_no_requests,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tfwatch.runs.requests import Request
 
 
 @pytest.mark.parametrize(

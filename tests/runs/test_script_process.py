@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.script_process import ProcessRuns, record_signal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: The number of no process.
 GONE = 2**22 + 1

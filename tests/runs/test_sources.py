@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import pytest
@@ -13,9 +13,6 @@ import pytest
 from tests.runs.begun import begin_run
 from tfwatch.runs.run import open_run
 from tfwatch.runs.sources import read_sources, record_sources, script_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LATER_S = 4e9
 

@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from tests.judge.step_rows import make_steps, restart
-from tfwatch.core.rows import Flag
+from tfwatch.core.rows import Flag, Rows
 from tfwatch.runs.sums import BUCKET_S, TimeColumns, TimeSums
-
-if TYPE_CHECKING:
-    from tfwatch.core.rows import Rows
 
 PARTS = ("wait_ms", "compute_ms", "host_ms")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import psutil
 
@@ -14,14 +16,9 @@ from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.machine_info import boot_id
+from tfwatch.runs.run import Run
+from tfwatch.runs.snapshot import Snapshot
 from tfwatch.runs.writer import RunWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tfwatch.runs.run import Run
-    from tfwatch.runs.snapshot import Snapshot
 
 WALL_NS = 1_795_169_823_000_000_000
 #: Wait, compute and host of a step, ms.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, Split
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import Refusal
 from tfwatch.core.rows import Flag, Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 GIB = 2**30
 

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
+from textual.pilot import Pilot
+from textual.screen import Screen
+
 from tests.runs.requested import AskedTuner, SentRequests
+from tests.screens.canned import Canned
 from tfwatch.app import TfwatchApp
 from tfwatch.judge.event_rows import EventCollector
+from tfwatch.judge.view import RunView
+from tfwatch.runs.run import Run
 from tfwatch.screens.live.header import RunHeader
 from tfwatch.screens.live.pipeline import PipelinePane
 from tfwatch.screens.live.screen import LiveScreen
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from textual.pilot import Pilot
-    from textual.screen import Screen
-
-    from tests.screens.canned import Canned
-    from tfwatch.judge.view import RunView
-    from tfwatch.runs.run import Run
-    from tfwatch.screens.overlays import Leave
+from tfwatch.screens.overlays import Leave
 
 
 class Shown:

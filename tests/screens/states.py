@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MARKUP = "[bold]Tensor[float32][/nope] [/job:localhost/device:GPU:0] [@click=app.quit]x"
 

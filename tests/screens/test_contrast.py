@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.color import ColorSystem
 from textual.color import Color
+from textual.screen import Screen
+from textual.theme import Theme
 
 from tests.doctor.machines import linux
 from tests.groups import write_group
 from tests.runs.folders import FakeClock
+from tests.screens.canned import Canned
 from tests.screens.showing import shown
 from tests.screens.states import failed, finished, settling, stalled, starving
 from tests.screens.test_doctor import checked, finding, until
@@ -21,15 +26,6 @@ from tfwatch.runs.format import EVENTS
 from tfwatch.runs.group import folder_of_rank, open_group
 from tfwatch.screens.group import GroupApp, GroupReader
 from tfwatch.screens.themes import THEMES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from textual.screen import Screen
-    from textual.theme import Theme
-
-    from tests.screens.canned import Canned
 
 LEAST = 4.5
 STATES: tuple[Callable[[Path], Canned], ...] = (starving, stalled, settling, failed, finished)

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.app import App
+from textual.pilot import Pilot
 
 from tests.doctor.machines import linux, mac, stopped
 from tests.screens.canned import usual
 from tests.screens.showing import rows_of, shown
 from tfwatch.doctor.checks import Check, CheckUp, Status, judge
-from tfwatch.screens.doctor import DoctorScreen
+from tfwatch.screens.doctor import DoctorScreen, RunCheckup
+from tfwatch.screens.overlays import Leave
 from tfwatch.screens.themes import ThemedApp
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-    from typing import Any
-
-    from textual.app import App
-    from textual.pilot import Pilot
-
-    from tfwatch.screens.doctor import RunCheckup
-    from tfwatch.screens.overlays import Leave
 
 _BROKEN = mac(
     "2.20.0",

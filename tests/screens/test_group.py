@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,9 +17,6 @@ from tfwatch.runs.folder import SLOW_S
 from tfwatch.runs.group import open_group
 from tfwatch.screens.group import READ_S, TIMES, GroupApp, GroupReader
 from tfwatch.screens.overlays import Leave
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from textual.widget import Widget
 from textual.widgets._toast import Toast
 
 from tests.pseudo import ROOT
@@ -21,11 +22,6 @@ from tfwatch.screens.keyline import Pressed
 from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS, footer_keys
 from tfwatch.screens.live.knobs import knob_rows
 from tfwatch.screens.overlays import Leave, PatchScreen, TextScreen
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from textual.widget import Widget
 
 
 async def test_in_a_large_window_a_number_focuses_its_pane_and_the_lower_place_keeps_the_last(

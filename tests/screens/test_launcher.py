@@ -4,22 +4,19 @@ select."""
 from __future__ import annotations
 
 import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import until
 from tfwatch.judge.past_run import PastRun
 from tfwatch.screens.launcher import LauncherApp, LauncherContent
 from tfwatch.screens.overlays import Leave
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-
-    from textual.pilot import Pilot
 
 WORKLOADS = (
     ("cnn", "decode and augment starve it"),

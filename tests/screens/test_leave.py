@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +10,6 @@ from tests.screens.canned import usual
 from tests.screens.showing import shown
 from tfwatch.core.rows import Phase
 from tfwatch.screens.overlays import Leave, Question
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_quitting_asks_and_n_keeps_the_screen(tmp_path: Path) -> None:

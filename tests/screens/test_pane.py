@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from textual.app import App, ComposeResult
 from textual.content import Content
+from textual.strip import Strip
 
 from tfwatch.screens.pane import Pane
-
-if TYPE_CHECKING:
-    from textual.strip import Strip
 
 
 class Words(Pane):

@@ -10,25 +10,21 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.judge.profiles import PROFILE
 from tests.screens import hardware, states
 from tests.screens.canned import COMPUTE_BOUND, N_A, PREFETCHED, STAGES, STARVING, Canned, usual
-from tests.screens.showing import shown
+from tests.screens.showing import Shown, shown
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.screens.showing import Shown
 
 SIZES = ((60, 18), (80, 24), (120, 40), (200, 60))
 _FOLDER = Path(__file__).parent / "snapshots"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
@@ -12,9 +13,6 @@ from tests.runs.folders import FakeClock, make_manifest
 from tests.sensors.nvml import OTHER, OWN
 from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors import host, nvml
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 #: Recordings next to the checkout; the project has none.
 RECORDINGS = Path(__file__).parents[3] / "shared/recordings"

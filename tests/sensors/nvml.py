@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from tests.runs.folders import FakeClock
 from tfwatch.sensors import nvml as gpu_nvml
-
-if TYPE_CHECKING:
-    import pytest
 
 OWN, OTHER, UNSEEN = 4242, 777, 999_999
 MISSING = object()

@@ -4,23 +4,18 @@ both tools."""
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.runs.folders import FakeClock
 from tests.runs.processes import wait_until
+from tests.sensors.conftest import Tools
 from tfwatch.sensors import apple
 from tfwatch.sensors.apple import AppleSource, parse_ioreg, parse_powermetrics, sudoers
 from tfwatch.sensors.sensor import SensorError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from tests.runs.folders import FakeClock
-    from tests.sensors.conftest import Tools
-
 
 # -- what the tools print -------------------------------------------------------------------------
 

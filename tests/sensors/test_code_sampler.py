@@ -7,7 +7,6 @@ import sys
 import threading
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,12 +15,10 @@ from tfwatch.core.clock import Clock
 from tfwatch.core.events import CodeSampled, RunEnded, StallLocated
 from tfwatch.core.rows import Phase
 from tfwatch.runs.format import PULSES, decode_pulse
+from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors import code_sampler
 from tfwatch.sensors.code_sampler import CodeSampler, Pace
 from tfwatch.sensors.running_code import RunningCode
-
-if TYPE_CHECKING:
-    from tfwatch.runs.writer import RunWriter
 
 SAVE = RunningCode("SaveOften", "save_weights", "train.py:23 in on_train_batch_end")
 LOAD = RunningCode("", "sort", "train.py:20 in load_chunk")

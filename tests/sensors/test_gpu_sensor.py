@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.runs.folders import written
+from tests.runs.folders import FakeClock, written
 from tests.runs.processes import wait_until
 from tfwatch.core.events import Event, GpuFound, GpusFound, SensorMissing, decode
 from tfwatch.core.rows import GPU
 from tfwatch.runs.format import EVENTS, GPUS
+from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors import gpu_sensor as module
 from tfwatch.sensors.gpu_sensor import GpuSensor
 from tfwatch.sensors.sensor import GpuReading, GpuSource, SensorError, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tests.runs.folders import FakeClock
-    from tfwatch.runs.writer import RunWriter
 
 REFUSED = Unavailable("no NVIDIA driver", "install it")
 

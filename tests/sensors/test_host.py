@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from tests.sensors.conftest import one_after_another
+from tests.sensors.conftest import Tools, one_after_another
 from tfwatch.core.rows import SAMPLE
 from tfwatch.runs.machine_info import ProcessLimits
 from tfwatch.sensors import host
@@ -26,12 +27,6 @@ from tfwatch.sensors.host import (
     host_sensors,
 )
 from tfwatch.sensors.sensor import Rate, SensorError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tests.sensors.conftest import Tools
 
 SECOND_NS = 10**9
 SYSCTL = "kern.memorystatus_vm_pressure_level: 2\n"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,6 @@ from tests.sensors.nvml import (
 )
 from tfwatch.sensors import nvml as module
 from tfwatch.sensors.sensor import GpuReading, SensorError, Unavailable, combine
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 pytestmark = pytest.mark.usefixtures("driver")
 

@@ -10,25 +10,20 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from tests.runs.folders import read_back
+from tests.runs.folders import FakeClock, read_back
 from tests.runs.processes import wait_until
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs.run import open_run
+from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors import host
 from tfwatch.sensors.host import Pressure
 from tfwatch.sensors.pauses import CallbackTimes, PauseDetector, StopDetector
 from tfwatch.sensors.running_code import RunningCode
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.runs.folders import FakeClock
-    from tfwatch.runs.writer import RunWriter
 
 
 def pauses_in(writer: RunWriter) -> list[Paused]:

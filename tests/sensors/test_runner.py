@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from tests.runs.folders import FakeClock, make_manifest, read_back
 from tfwatch.core.events import Event, SensorMissing, Slept
+from tfwatch.runs.snapshot import Snapshot
 from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors.runner import Sensors, sample_on_schedule
 from tfwatch.sensors.sensor import Sensor, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tfwatch.runs.snapshot import Snapshot
 
 MS = 10**6
 

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -20,10 +22,6 @@ from tfwatch.sensors.running_code import (
     codes_of_data,
     is_alone_in_python,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
 
 TRAINS, OTHER = 1, 2
 SITE = "/opt/base/lib/python3.11/site-packages"

@@ -7,14 +7,11 @@ import signal
 import subprocess
 import sys
 import termios
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.pseudo import Pseudo
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _RAW_SCREEN = """
 import os, signal, sys, tty

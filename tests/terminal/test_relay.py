@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +15,6 @@ from tfwatch.runs.format import LOG
 from tfwatch.runs.script_process import Announcements, announce, announce_in
 from tfwatch.terminal import pseudo_terminal
 from tfwatch.terminal.pseudo_terminal import LogThread, ScriptLog
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

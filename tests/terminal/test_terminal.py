@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from io import BytesIO, TextIOWrapper
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +17,6 @@ from tests.pseudo import Pseudo
 from tfwatch.report.text import wrapped
 from tfwatch.terminal.capture import Capture, held_signals, passed_signals
 from tfwatch.terminal.output import has_colour, has_unicode, why_no_screen, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_output_goes_to_the_log_and_tfwatchs_own_to_the_user(

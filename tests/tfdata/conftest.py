@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from tests.keras_fixtures import always_deterministic, made, op_determinism
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["always_deterministic", "in_parallel", "made", "op_determinism"]
 

@@ -15,10 +15,11 @@ import random
 import re
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -33,9 +34,6 @@ from tfwatch.runs.create import make_writer
 from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.run import open_run
 from tfwatch.watch.fit.fetch import Fetch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 EPOCHS, MOST_STAGES = 3, 7
 #: The batches of an epoch without end; the most of any other.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -13,10 +14,6 @@ from tests.tfdata.grammar import built, names
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
-
-if TYPE_CHECKING:
-    import random
-
 
 #: Settings that begin an epoch, and settings whose pipelines restart, so that a switch takes a
 #: millisecond. To build a pipeline takes fifty, and to begin one that cannot restart fifteen: every

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import psutil
@@ -12,10 +13,6 @@ import tensorflow as tf
 
 from tfwatch.tfdata.cache import ExampleStore
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 pytestmark = pytest.mark.tensorflow
 

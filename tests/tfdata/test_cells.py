@@ -3,7 +3,9 @@ sees it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow
@@ -13,10 +15,6 @@ from traitlets.config import Config
 from tfwatch.core.script_code import edited_lines
 from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 from tfwatch.watch.script.patches import patch_stages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import linecache
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import tensorflow
@@ -16,10 +18,6 @@ from tfwatch.core.script_code import CodeEdit, edited_lines
 from tfwatch.tfdata.code_edits import find_fit_call, names_in_fit
 from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 from tfwatch.watch.script.patches import patch_stages
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +17,6 @@ from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.tfdata.stage_names import kind_of, nodes_of
 from tfwatch.tfdata.work_ahead import count_of, in_pinned_memory, options, prefetch_only
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -12,9 +13,6 @@ from tests.tfdata.rebuilt_epochs import in_python, made_of, rebuilt_epoch, scrip
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 from tfwatch.tfdata.stage_names import find_code_stages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 

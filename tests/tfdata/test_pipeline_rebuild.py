@@ -4,7 +4,9 @@ order."""
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import keras
 import pytest
@@ -14,10 +16,6 @@ from tests.tfdata.rebuilt_epochs import in_python, made_of, rebuilt_epoch, scrip
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata import pipeline_tree
 from tfwatch.tfdata.stage_names import kind_of, nodes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 

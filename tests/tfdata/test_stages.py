@@ -6,8 +6,9 @@ import gc
 import itertools
 import math
 import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -23,17 +24,13 @@ from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.judge.stages import StageTable, make_stage_table
+from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.writer import RunWriter
 from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.tfdata.stage_names import find_code_stages
 from tfwatch.tfdata.stage_reader import STALL_NS, StageReader
 from tfwatch.tfdata.work_ahead import CopyStamps, options
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tfwatch.runs.snapshot import Snapshot
-    from tfwatch.runs.writer import RunWriter
 
 pytestmark = pytest.mark.tensorflow
 

@@ -4,20 +4,15 @@ is for a real one."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.runs.folders import folder_of
+from tfwatch.core.clock import Clock
 from tfwatch.runs.control import Control, RequestTaker
-from tfwatch.runs.requests import RequestFile, StopRequest, SwitchRequest, encode_request
+from tfwatch.runs.requests import Request, RequestFile, StopRequest, SwitchRequest, encode_request
+from tfwatch.runs.writer import RunWriter
 from tfwatch.tuner.client import Driver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tfwatch.core.clock import Clock
-    from tfwatch.runs.requests import Request
-    from tfwatch.runs.writer import RunWriter
 
 
 class _Memory(RequestFile):

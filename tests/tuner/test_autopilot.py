@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from tfwatch.judge.effects.wording import autopilot_text
 from tfwatch.tuner import autopilot
 from tfwatch.tuner.autopilot import Autopilot
 from tfwatch.tuner.search import BUDGET, AutopilotSearch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BOTH = (KnobChange("prefetch", "off", "4"), KnobChange("workers", "off", "4"))
 GPU = Plant(data_ms=21, compute_ms=8)

@@ -3,7 +3,8 @@ training."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,19 +14,12 @@ from tests.tuner.trainings import timed
 from tfwatch.core.events import Noted, RunEnded
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Control, RequestTaker
-from tfwatch.runs.requests import StopRequest, SwitchRequest, append
+from tfwatch.runs.requests import Request, StopRequest, SwitchRequest, append
 from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.tuner.autopilot import Autopilot
-from tfwatch.tuner.client import Interrupt, Tuner
+from tfwatch.tuner.client import Driver, Interrupt, Tuner, TunerJob
 from tfwatch.tuner.experiment import Experiment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tfwatch.runs.requests import Request
-    from tfwatch.tuner.client import Driver, TunerJob
 
 
 @pytest.fixture

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.tuner.trainings import ODD_MS, Training, timed
 from tfwatch.core.events import (
@@ -20,11 +21,6 @@ from tfwatch.core.rows import Flag
 from tfwatch.tuner import experiment
 from tfwatch.tuner.client import Interrupt, RefusedError
 from tfwatch.tuner.experiment import Experiment, block_means
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 OFF_4 = Experiment("prefetch", ("off", "4"), 600)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.judge.step_rows import make_steps
 from tfwatch.core.rows import Flag
@@ -22,12 +23,7 @@ from tfwatch.tuner.experiment import (
     half_width,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 BLOCK, SETTLE, BUDGET = 12, 6, 600
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tests.judge.plants import Plant, Walk, search_over
 from tests.judge.step_rows import make_steps
 from tfwatch.core.knobs import KnobChange
+from tfwatch.core.rows import Rows
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.tuner.search import (
     BUDGET,
@@ -22,11 +24,6 @@ from tfwatch.tuner.search import (
     SearchLimits,
     Stop,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tfwatch.core.rows import Rows
 
 ROOMY = 1e12
 

@@ -3,25 +3,21 @@ that a tuner follows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from tests.judge.plants import Plant
 from tests.judge.step_rows import make_steps
 from tests.runs.folders import FakeClock, add_steps, make_manifest
 from tests.tuner.line import Line
 from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import Knobs
-from tfwatch.core.rows import Flag, Phase
+from tfwatch.core.rows import Flag, Phase, Rows
 from tfwatch.runs.control import Control
 from tfwatch.runs.writer import RunWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.judge.plants import Plant
-    from tfwatch.core.rows import Rows
-    from tfwatch.tuner.client import Driver
+from tfwatch.tuner.client import Driver
 
 #: Steps that are done between two looks of a tuner.
 PACE = 5

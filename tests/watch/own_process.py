@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,9 +21,6 @@ from tfwatch import Watch
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.fit import fit_runs
 from tfwatch.watch.loops.async_loop import can_probe_gpu, make_completion_probe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def set_devices() -> None:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import keras
@@ -14,10 +15,6 @@ import tensorflow as tf
 import tfwatch
 from tfwatch import Watch
 from tfwatch.watch.fit.stepping import step_runners
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 X = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
 Y = np.arange(len(X)) % 4

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import CodeType, FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +18,6 @@ from tests.whole import events_of, only
 from tfwatch import Watch
 from tfwatch.core.events import Noted, RunEnded, WatchFailed
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import CodeType, FrameType
 
 pytestmark = pytest.mark.tensorflow
 

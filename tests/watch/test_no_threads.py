@@ -4,17 +4,15 @@ training."""
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.keras_fixtures import fingerprint
 from tests.whole import events_of
 from tfwatch.core.events import SensorMissing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,13 +12,8 @@ from tests.runs.folders import read_back
 from tests.runs.processes import wait_until
 from tfwatch.core.events import Paused
 from tfwatch.runs.run import open_run
+from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors.pauses import LEAST_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tfwatch.runs.writer import RunWriter
 
 pytestmark = pytest.mark.tensorflow
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import uuid
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import tensorflow as tf
 
 from tests.runs.folders import make_writer, written
 from tfwatch.watch.tensorflow_info import note_replicas
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 

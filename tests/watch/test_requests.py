@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from tests.runs.requested import planned, switch
 from tests.watch.watched import Make, known, watch_in
 from tests.whole import events_of
 from tfwatch.core.events import (
+    Event,
     ExperimentBegan,
     ExperimentEnded,
     PipelineSwitched,
@@ -24,17 +27,10 @@ from tfwatch.core.events import (
 )
 from tfwatch.runs.control import NO_FIT, OWN_LOOP
 from tfwatch.runs.format import REQUESTS
-from tfwatch.runs.requests import StopRequest, append
+from tfwatch.runs.requests import Request, StopRequest, append
 from tfwatch.runs.run import open_run
 from tfwatch.tuner.client import Tuner
 from tfwatch.tuner.experiment import Experiment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tfwatch.core.events import Event
-    from tfwatch.runs.requests import Request
 
 pytestmark = pytest.mark.tensorflow
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,6 @@ from tests.runs.folders import make_manifest
 from tfwatch.core.events import Traced, decode
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.traces import Numbers, TraceLog, change_between, signature_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Thing:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import tfwatch
+from tfwatch import Track
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
+from tfwatch.runs.snapshot import Snapshot
 from tfwatch.watch.loops.tracked_loop import all_runs
-
-if TYPE_CHECKING:
-    from tfwatch import Track
-    from tfwatch.runs.snapshot import Snapshot
 
 ROOT = Path(tfwatch.__file__).parents[1]
 BATCHES = [np.full((4, 2), n) for n in range(5)]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from tests.keras_fixtures import BATCH, compile_built, small_model, training_arrays
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Makes a model, the same each time.
 Make: TypeAlias = Callable[[], Any]

@@ -7,7 +7,7 @@ import importlib
 import runpy
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from tfwatch.runs.run import open_run
 from tfwatch.runs.script_process import Launch, announce_in
 from tfwatch.watch.script.import_hook import ImportHook
 from tfwatch.workloads import as_main, list_workloads, script_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Arguments with which a workload trains a few steps; those of a loop of its own, which `steps`
 #: does not end, too.

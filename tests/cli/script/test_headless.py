@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from tests.runs.begun import begin_run
 from tfwatch.cli.script.request import RunOptions
@@ -10,11 +12,6 @@ from tfwatch.cli.script.session import FollowedScript, show_notice
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.notices import NotifyOptions
 from tfwatch.runs.script_process import Announcements, announce, announce_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def test_the_end_of_a_script_is_noticed_and_not_that_of_its_runs(

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,6 @@ from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
 from tfwatch.runs.script_process import Launch, announce_in
 from tfwatch.terminal.pseudo_terminal import OutputRelay
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @contextlib.contextmanager

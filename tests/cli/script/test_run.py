@@ -11,7 +11,8 @@ import subprocess
 import sys
 import termios
 import zipfile
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -25,10 +26,6 @@ from tfwatch.runs import library
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
 from tfwatch.runs.script_process import Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 NO_STEP = "tfwatch: no step of this script is recorded in "
 #: What Python sets up for a script. `__main__` has these names and those that the script itself

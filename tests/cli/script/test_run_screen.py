@@ -7,8 +7,8 @@ import os
 import re
 import signal
 import threading
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -18,12 +18,8 @@ from tests.runs.processes import wait_until
 from tfwatch.cli.script.hosts import ScriptProcess
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
+from tfwatch.runs.snapshot import Snapshot
 from tfwatch.screens.text import plain
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.terminal
 

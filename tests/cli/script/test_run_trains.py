@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +15,6 @@ from tests.bench.scripts import Outcome, steps_of
 from tfwatch import open_run
 from tfwatch.core.events import EpochStarted
 from tfwatch.runs.library import list_runs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 

@@ -4,7 +4,7 @@ a run without TensorFlow."""
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
 import pytest
@@ -14,11 +14,7 @@ from tests.runs.processes import wait_until
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.terminal
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.judge.situations import RUNNING, changed
 from tfwatch.judge.effects.wording import expected_gain_text, forecast_note
+from tfwatch.judge.findings.situation import Situation
 from tfwatch.judge.findings.switch_lines import advise_gain, key_text
 from tfwatch.judge.forecasts.forecast import Forecast, best
 from tfwatch.judge.machine import MachineFigures
-
-if TYPE_CHECKING:
-    from tfwatch.judge.findings.situation import Situation
 
 ON = Forecast("prefetch", "4", 13.8, 13.2, 14.4, "the rest is compute", 23.4)
 WORKERS = Forecast("workers", "auto", 13.9, 13.0, 15.0, "the rest is compute", 22.3)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.judge.situations import RUNNING, banner, changed, stat
 from tfwatch.judge.findings.copying import UINT8
+from tfwatch.judge.findings.situation import Situation
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.forecasts.predict import bandwidth
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.steady_steps import Breakdown
-
-if TYPE_CHECKING:
-    from tfwatch.judge.findings.situation import Situation
 
 #: 16 ms, 12 of them copying.
 SPLIT = Breakdown(

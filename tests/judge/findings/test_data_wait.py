@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,15 +13,12 @@ from tests.runs.folders import make_manifest
 from tfwatch.core.events import StagesFound
 from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.findings import data_wait
-from tfwatch.judge.findings.situation import SourceKind, batch_source
+from tfwatch.judge.findings.finding import Finding
+from tfwatch.judge.findings.situation import Situation, SourceKind, batch_source
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.machine import MachineFigures
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.runs.format import Machine
-
-if TYPE_CHECKING:
-    from tfwatch.judge.findings.finding import Finding
-    from tfwatch.judge.findings.situation import Situation
 
 PREFETCH = Stage("prefetch", "Prefetch", math.nan, buffered=0.0, buffer_size=4.0, filled=0.0)
 FULL = changed(PREFETCH, buffered=4.0, filled=1.0)

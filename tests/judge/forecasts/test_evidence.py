@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +14,10 @@ from tests.judge.samples import make_samples
 from tests.judge.step_rows import events_of, make_steps
 from tests.judge.test_stages import FOUND, row
 from tests.runs.folders import make_manifest
-from tfwatch.core.rows import Flag
+from tfwatch.core.events import Event
+from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.effects.comparison import compare
 from tfwatch.judge.forecasts.evidence import build_evidence, cores_of, stage_table_at
-
-if TYPE_CHECKING:
-    from tfwatch.core.events import Event
-    from tfwatch.core.rows import Rows
 
 
 def run_of(stages: Rows | None = None, *events: Event) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,12 +16,10 @@ from tests.judge.evidences import KNOBS, evidence, stages, step_ms_of
 from tests.judge.step_rows import make_steps
 from tfwatch.core.events import ExperimentEnded, PipelineSwitched
 from tfwatch.judge.effects.comparison import Comparison
+from tfwatch.judge.forecasts.evidence import Evidence
 from tfwatch.judge.forecasts.forecast import choices, forecast, forecasts
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.steady_steps import breakdown
-
-if TYPE_CHECKING:
-    from tfwatch.judge.forecasts.evidence import Evidence
 
 #: A script's pipeline as it is written.
 OWN: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +17,6 @@ from tfwatch.report.group_report import group_json, rank_cells
 from tfwatch.runs.format import EVENTS, MANIFEST, PULSES, Pulse
 from tfwatch.runs.format import STEPS as STEPS_FILE
 from tfwatch.runs.group import folder_of_rank, open_group
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def judged(folder: Path, at_s: float = 2) -> JudgedGroup:

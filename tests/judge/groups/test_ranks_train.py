@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.bench.ranks import Case, check, train
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CASES = [Case("data", 1), Case("host", 0)]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,7 @@ from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.profile.profiling import is_due
 from tfwatch.judge.profile.step_parts import profile_of_run
-from tfwatch.judge.view import Follower
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tfwatch.judge.view import RunView
+from tfwatch.judge.view import Follower, RunView
 
 #: A step of half a second.
 LONG = (1.0, 498.0, 1.0)

@@ -4,8 +4,8 @@ NaN."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,19 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.judge.step_rows import events_of
-from tfwatch.core.events import EpochEnded, EpochStarted, Slept, ValidationEnded, WatchFailed
-from tfwatch.core.rows import STEP, Flag, Phase
+from tfwatch.core.events import EpochEnded, EpochStarted, Event, Slept, ValidationEnded, WatchFailed
+from tfwatch.core.rows import STEP, Flag, Phase, Rows
 from tfwatch.judge.steps.stalls import find_stalls
-from tfwatch.judge.steps.steady_steps import judge, steady_breakdown
+from tfwatch.judge.steps.steady_steps import Breakdown, judge, steady_breakdown
 from tfwatch.judge.steps.time_breakdown import PARTS, make_time_breakdown
 from tfwatch.runs.sums import EpochSums
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tfwatch.core.events import Event
-    from tfwatch.core.rows import Rows
-    from tfwatch.judge.steps.steady_steps import Breakdown
 
 MS = st.one_of(st.just(0.0), st.floats(0, 50, width=32), st.floats(0, 2000, width=32))
 FLAGS = st.one_of(st.just(0), st.integers(0, int(sum(Flag))))

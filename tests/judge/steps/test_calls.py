@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from tests.judge.step_rows import make_steps, spike_steps
+from tfwatch.core.rows import Rows
 from tfwatch.judge.steps.steady_steps import breakdown, judge, spread_hosts, steady
-
-if TYPE_CHECKING:
-    from tfwatch.core.rows import Rows
 
 
 def in_calls(calls: int, size: int, host: float, compute: float = 5.0) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.screens.canned import STARVING
 from tests.screens.showing import shown
@@ -11,9 +11,6 @@ from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveMade
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Phase
 from tfwatch.tuner.autopilot import Autopilot
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_f_starts_the_autopilot_and_f_again_ends_it(tmp_path: Path) -> None:

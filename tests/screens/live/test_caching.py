@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,6 @@ from tests.screens.canned import STARVING, Canned
 from tests.screens.showing import shown
 from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Phase
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KNOBS = {"prefetch": "off", "workers": "off", "cache": "off"}
 GB = 2**30

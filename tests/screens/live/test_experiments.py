@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from tests.screens.states import starving
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, Noted, TunerLost
 from tfwatch.core.rows import Flag
 from tfwatch.tuner.experiment import Experiment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_a_tests_prefetch_where_no_switch_is_open(tmp_path: Path) -> None:

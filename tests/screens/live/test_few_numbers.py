@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
-from tests.screens.canned import COMPUTE_BOUND, N_A, STAGES, STARVING, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, N_A, STAGES, STARVING, Canned, Split, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.screens.canned import Split
 
 MOST = 60
 #: `10:17:21`, `1 678` and `13.9` are a number each.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,9 +18,6 @@ from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import Run
 from tfwatch.screens.live.header import epoch_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_a_run_without_a_sign_of_life_has_no_speed_and_no_eta(

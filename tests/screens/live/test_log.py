@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.screens.canned import STARVING, usual
 from tests.screens.showing import shown
 from tests.screens.states import starting
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ONEDNN = (
     "I0000 00:00:1795263242.021949   29426 port.cc:153] oneDNN custom operations are on. You may"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.screens.canned import STARVING, usual
 from tests.screens.hardware import compute_bound, unseen
 from tests.screens.showing import shown
 from tfwatch.core.events import Noted
 from tfwatch.core.rows import Phase
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_space_freezes_the_charts_and_nothing_else(tmp_path: Path) -> None:

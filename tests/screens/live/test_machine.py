@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +21,6 @@ from tfwatch.report.run_facts import as_json
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run
 from tfwatch.screens.live.machine import missing, readings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def texts(run: Canned) -> dict[str, str]:

@@ -4,7 +4,8 @@ columns."""
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -16,10 +17,6 @@ from tests.screens.test_launcher import launcher, offer
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.past_run import PastRun
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 NAMES = {
     "escapes": "a\x1b[31mred\x1b[0m\x1b]2;title\x07b\x9b2J",

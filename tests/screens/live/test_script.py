@@ -4,24 +4,20 @@ the script."""
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.screens import showing
 from tests.screens.canned import STARVING, Canned
+from tests.screens.showing import Shown
 from tfwatch.core.events import EpochEnded
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.run import Run
 from tfwatch.runs.script_process import Announcements, AwaitedRun
 from tfwatch.screens.overlays import Leave, Question
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from tests.screens.showing import Shown
 
 
 class FakeScript:

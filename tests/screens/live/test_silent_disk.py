@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.screens.canned import STARVING, usual
+from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.showing import Shown, shown
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.screens.canned import Canned
 
 WAIT_S = 10.0
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, usual
 from tests.screens.showing import shown
 from tests.screens.states import starting, starving
 from tfwatch.core.rows import Phase
 from tfwatch.screens.overlays import Question
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_a_key_requests_a_setting(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ import os
 import pickle
 import sys
 import threading
+from collections.abc import Callable
 from itertools import cycle
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,10 +39,6 @@ from tfwatch.core.events import (
 from tfwatch.core.knobs import Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 

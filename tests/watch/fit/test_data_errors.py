@@ -3,8 +3,10 @@ and its updates."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,6 @@ from tests.watch.watched import watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import RunEnded, TrainingFailed, WatchFailed
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +16,7 @@ from tests.keras_fixtures import as_on_a_gpu, compile_built, determinism, finger
 from tests.watch.kinds import KINDS, Kind
 from tfwatch.core.events import PipelineSwitched, WatchFailed
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.tensorflow
 #: The kind that is also trained with packed batches.

@@ -3,8 +3,9 @@ that."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,11 +17,7 @@ from tfwatch.core.events import EpochEnded, Noted, RunEnded, SwitchFailed
 from tfwatch.core.knobs import NotTimed
 from tfwatch.report.text import as_text
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.tensorflow
 NOT_KERAS = (

@@ -7,7 +7,8 @@ import multiprocessing
 import random
 import threading
 import types
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from tests.watch.watched import Make, watch_in
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, RandomDrawsAllowed, SwitchFailed
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 LENGTH = 4

@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -21,10 +23,6 @@ from tests.whole import events_of, only
 from tfwatch.core.events import EpochStarted, Noted, RunEnded, Traced
 from tfwatch.core.rows import Flag
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +18,6 @@ from tfwatch.core.events import Traced
 from tfwatch.core.rows import Flag
 from tfwatch.runs.format import Embedding, ModelFacts
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["all_runs_ended"]
 

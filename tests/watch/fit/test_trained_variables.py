@@ -3,7 +3,8 @@ reported, against what Keras trains."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ from tests.watch.watched import watch_in
 from tests.whole import events_of
 from tfwatch.core.events import TrainableIgnored
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["all_runs_ended"]
 

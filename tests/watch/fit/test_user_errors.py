@@ -3,8 +3,10 @@ often as there."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,6 @@ from tests.watch.watched import watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import Noted, RunEnded, TrainingFailed, WatchFailed
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 

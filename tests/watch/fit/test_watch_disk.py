@@ -4,16 +4,14 @@ sentence."""
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.keras_fixtures import STEPS, fingerprint
 from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 

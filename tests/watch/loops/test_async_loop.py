@@ -8,16 +8,13 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.runs.processes import wait_until
 from tfwatch.watch.loops.async_loop import GpuProbe, LoopStep
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 #: Of the simulated GPU, milliseconds: a probe takes IDLE if it is idle; the probing thread wakes
 #: after WAKE; the end of work is read after LATE; work starts LAUNCH after its batch is there.

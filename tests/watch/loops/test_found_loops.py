@@ -12,8 +12,10 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,11 +25,6 @@ from tfwatch.core.user_code import find_users_frame, is_users
 from tfwatch.runs.library import list_runs
 from tfwatch.watch.loops.found_loops import FoundLoops
 from tfwatch.watch.script.patches import patch_tensorflow
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-    from pathlib import Path
-
 
 WEIGHT = SimpleNamespace(trainable=True)
 PIXELS = np.zeros(3)

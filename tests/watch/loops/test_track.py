@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from tests.runs.folders import FakeClock, make_manifest, read_back, reader_of
 from tests.watch.tracked import BATCHES, cause, opened, python, runs_in
 from tests.watch.watched import homeless
 from tests.whole import events_of
+from tfwatch import Track
 from tfwatch.core.events import EpochEnded, EpochStarted, Noted, WatchFailed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.library import list_runs
@@ -23,12 +26,6 @@ from tfwatch.runs.script_process import Launch, announce_in
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.loops.loop_step_log import LoopStepLog
 from tfwatch.watch.profile.step_profiler import StepProfiler
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tfwatch import Track
 
 pytestmark = pytest.mark.usefixtures("all_runs_ended")
 

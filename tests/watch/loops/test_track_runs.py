@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,6 @@ from tfwatch.runs.library import list_runs
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import open_run
 from tfwatch.watch.loops.tracked_loop import TrackedRun
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 pytestmark = pytest.mark.usefixtures("all_runs_ended")
 

@@ -8,8 +8,10 @@ import hashlib
 import itertools
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,10 +24,6 @@ from tfwatch.core.events import Noted, WatchFailed
 from tfwatch.core.rows import Flag
 from tfwatch.runs.library import list_runs
 from tfwatch.watch.loops import track
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("all_runs_ended")]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.core.events import StepProfiled
+from tfwatch.core.events import StepProfiled
 
 #: A path of an operation in the step, as the statistic `tf_op` has it.
 CONV = "StatefulPartitionedCall/net_1/body_1/convolution/Conv2D:Conv2D"

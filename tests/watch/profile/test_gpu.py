@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +10,6 @@ from tests.watch.profile.gpu_planes import CONV, DENSE, GpuProfile
 from tfwatch.core.events import LOOP
 from tfwatch.judge.profile.step_parts import step_parts
 from tfwatch.watch.profile.operations import END
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 

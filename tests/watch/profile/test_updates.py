@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from tfwatch.watch.profile.origins import Origins
+from tfwatch.watch.profile.origins import Origins
 
 pytestmark = pytest.mark.tensorflow
 

@@ -9,9 +9,10 @@ import os
 import pickle
 import sys
 import textwrap
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from types import FrameType, ModuleType
+from typing import Any
 
 import pytest
 
@@ -23,11 +24,7 @@ from tfwatch.watch.script.import_hook import ImportHook
 from tfwatch.watch.script.patches import make_timed_class
 from tfwatch.watch.tensorflow_info import host_device
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from types import FrameType
-
-    Import = Callable[..., Any]
+Import = Callable[..., Any]
 
 PACKAGE = Path(tfwatch.__file__).parent
 KERAS = """\

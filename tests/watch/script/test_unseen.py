@@ -5,16 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tfwatch.runs.script_process import Launch
 from tfwatch.watch.script import bootstrap
 from tfwatch.watch.script.unseen import hide_own_threads
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_script_that_waits_for_all_its_threads_does_not_wait_for_those_of_tfwatch(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from textual.app import ComposeResult
+from textual.pilot import Pilot
 
 from tests.screens.canned import WALL_NS, Canned
 from tests.screens.showing import rows_of
@@ -17,22 +20,13 @@ from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.view import Follower
 from tfwatch.runs.liveness import Life
+from tfwatch.runs.snapshot import Snapshot
 from tfwatch.screens.keys import LIVE_BINDINGS
 from tfwatch.screens.live.timeline.picture import GUTTER, WIDE
 from tfwatch.screens.live.timeline.widget import Timeline
+from tfwatch.screens.overlays import Leave
 from tfwatch.screens.text import QUIET_COLOUR
 from tfwatch.screens.themes import _ASCII, ThemedApp
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from textual.app import ComposeResult
-    from textual.pilot import Pilot
-
-    from tfwatch.runs.snapshot import Snapshot
-    from tfwatch.screens.overlays import Leave
-
 
 NAN = float("nan")
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import platform
 import time
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,6 @@ from tests.keras_fixtures import determinism
 from tests.runs.folders import make_writer
 from tfwatch.core.knobs import NotTimed
 from tfwatch.runs.run import open_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 #: The CPU as TensorFlow lists it.

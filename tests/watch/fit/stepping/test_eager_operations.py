@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,6 @@ from tfwatch.watch.fit.stepping.eager_operations import (
     _tensorflow_calls,
     time_operations,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NAMES = ("TFE_Py_FastPathExecute", "TFE_Py_Execute", "TFE_Py_ExecuteCancelable")
 

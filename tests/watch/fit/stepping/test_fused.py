@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +16,8 @@ from tests.runs.folders import make_manifest
 from tfwatch.core.events import Noted, PipelineSwitched
 from tfwatch.core.rows import Flag
 from tfwatch.runs.run import open_run
+from tfwatch.runs.snapshot import Snapshot
 from tfwatch.runs.writer import RunWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.tensorflow
 

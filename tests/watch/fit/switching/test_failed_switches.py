@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import keras
 import pytest
@@ -15,14 +16,10 @@ from tests.whole import events_of, only
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import Refusal
 from tfwatch.runs.run import open_run
+from tfwatch.runs.snapshot import Snapshot
 from tfwatch.tfdata import pipeline_tree
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.watch.fit.fetch import Fetch
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.tensorflow
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,10 +30,6 @@ from tfwatch.core.script_code import CodeEdit
 from tfwatch.runs.run import open_run
 from tfwatch.tfdata import cache as stores
 from tfwatch.tfdata.pipeline_tree import ONLY_INTERLEAVES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 

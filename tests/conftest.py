@@ -1,7 +1,5 @@
 """Fixtures for tests of several rooms."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import math

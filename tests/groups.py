@@ -1,7 +1,5 @@
 """Folders of groups, whose ranks meet in each call."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Fixtures for tests that train: a small model and its data, op determinism, and tfwatch's own
 pipelines."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Simulated runs: step times with noise within a run, and a level of its own for each run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

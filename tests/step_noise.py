@@ -1,7 +1,5 @@
 """Step times of one setting with the noise of real machines, simulated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

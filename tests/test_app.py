@@ -1,7 +1,5 @@
 """The app itself: paint, theme, title, cost."""
 
-from __future__ import annotations
-
 import gc
 import math
 from contextlib import suppress

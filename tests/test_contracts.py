@@ -1,8 +1,6 @@
 """What pages for contributors and docstrings point at exists: each path, module, function and
 test."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

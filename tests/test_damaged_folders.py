@@ -1,7 +1,5 @@
 """Damaged run folders in every command; `python -m tests.bench.damaged` has more."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pages for readers: short where they promise it, and without dead links."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Run folders from anywhere: whatever their events and their manifest hold, the run is judged,
 shown and reported."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """`%load_ext tfwatch` with a fake IPython: a cell that trained shows the summary of its runs,
 escaped."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

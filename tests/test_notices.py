@@ -1,8 +1,6 @@
 """Notices: an end, a failure and a stall, each once; passed on by the terminal and by the user's
 own command."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

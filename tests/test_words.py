@@ -1,8 +1,6 @@
 """The program's names and texts keep to the words of the field: none of these words is left in
 tfwatch/."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re

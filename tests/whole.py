@@ -1,7 +1,5 @@
 """What tests look for in a run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tfwatch.runs.snapshot import Snapshot

@@ -10,8 +10,6 @@ more than 5 in 100 equal pairs are claimed over all kinds, or fewer than 95 in 1
 % are found in ordinary noise.
 """
 
-from __future__ import annotations
-
 import sys
 
 from tests.bench.runner import make_parser, print_head, print_row

@@ -4,8 +4,6 @@
 A folder goes by its number. The options are those of `tests/bench/numbered.py`.
 """
 
-from __future__ import annotations
-
 import atexit
 import io
 import json

@@ -9,8 +9,6 @@ compared with the median of the settled steps after it. Takes two minutes on fre
 1 where too few switches have a forecast.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -4,8 +4,6 @@ Prints the pipelines of the seeds whose elements differ, and how many a switch o
 effect in. The options are those of `tests/bench/numbered.py`.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

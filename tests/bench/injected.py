@@ -9,8 +9,6 @@ that part's own cost, which is subtracted. Prints a line for each delay: what wa
 Watch measured, medians of the steps; and the sum of the parts against the wall clock.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

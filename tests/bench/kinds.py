@@ -6,8 +6,6 @@ turn; then of each knob that takes effect with 50 switches of it alone. The last
 The options are those of `tests/bench/numbered.py`.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections import Counter

@@ -9,8 +9,6 @@ every cell drawn and sent. Where other programs keep the cores busy, the CPU tim
 more than its wall time.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

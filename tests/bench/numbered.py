@@ -6,8 +6,6 @@ A trial that ends its process, or hangs, is a failure with its number. Each resu
 in the file at once: a program that was stopped goes on where the file ends.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import resource

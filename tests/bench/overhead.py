@@ -10,8 +10,6 @@ The TensorBoard arms need the package `tensorboard`. Exits with 1 where Watch co
 may.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import statistics

@@ -21,8 +21,6 @@ random, and makes its second half faster: printed is the share of tries that are
 slower, after so many steps on each side, at the last look and at any look of every 20.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -3,8 +3,6 @@
 tfwatch run tests/bench/pasted_fits.py KIND BATCH STEPS      one as a user's script
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

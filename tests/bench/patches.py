@@ -12,8 +12,6 @@ row is left out, so that the program can be stopped and run again.
 `--slow` and `--healthy`: so many scripts of `slow_scripts`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

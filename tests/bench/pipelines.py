@@ -7,8 +7,6 @@ model, trains both in turn under `tfwatch run --headless`, and prints the answer
 `.npy` file takes 2 ms more, as from a network disk.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import tempfile

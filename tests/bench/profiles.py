@@ -10,8 +10,6 @@ profile: its row has both lengths, and the cost by the run folder. A trace of 30
 beside it stand the rows of tfwatch's own profile.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -9,8 +9,6 @@ how far the forecast step time without that rank is from the step time of the gr
 fault. Needs a core and a half a rank.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

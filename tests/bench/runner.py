@@ -5,8 +5,6 @@ A program with slots runs `--slots` children at a time. With `--first-core` each
 that one on; without it they share all cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

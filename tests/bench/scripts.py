@@ -10,8 +10,6 @@ Prints a row each; exits with 1 where one differs, or where other steps are reco
 trains.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

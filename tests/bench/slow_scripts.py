@@ -1,7 +1,5 @@
 """Scripts in the style of keras.io: each slow in a way of its own, or not at all."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 _HEAD = """\

@@ -10,8 +10,6 @@ without delay (their busy share without data wait, times 1 - data wait); and the
 wait in which the GPU is busy. Without a GPU, busy is n/a.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

@@ -12,8 +12,6 @@ a kernel or a copy. `mirrored` trains under a MirroredStrategy, with batches in 
 late. The longest rows of each profile are in OUT.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -6,8 +6,6 @@ folder for temporary files once another one has begun. The options are those of
 `tests/bench/numbered.py`.
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import sys

@@ -10,8 +10,6 @@ its share. Forecasts have errors in proportion to their expected gain.
 than 2 % in truth. The tables are of two quiet cores.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Mapping, Sequence

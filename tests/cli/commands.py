@@ -1,7 +1,5 @@
 """The command line, and the trainings that it asks for."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfwatch import cli

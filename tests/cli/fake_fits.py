@@ -1,8 +1,6 @@
 """A `fit` without TensorFlow for scripts that tests run under `tfwatch run`: it writes and
 announces a run."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

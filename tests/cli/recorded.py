@@ -1,7 +1,5 @@
 """Run folders for the tests of compare, check and explain."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

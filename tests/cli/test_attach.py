@@ -1,8 +1,6 @@
 """A training in another process is found, shown with its keys, and its pipeline switched from a
 shell."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

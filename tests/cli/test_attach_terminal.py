@@ -1,7 +1,5 @@
 """`tfwatch attach` in a terminal, beside a process whose fits write runs without TensorFlow."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

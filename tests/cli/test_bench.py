@@ -1,7 +1,5 @@
 """The schedule, figures and table of `tfwatch bench`, without processes and without TensorFlow."""
 
-from __future__ import annotations
-
 import io
 from argparse import Namespace
 

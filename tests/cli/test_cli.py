@@ -1,7 +1,5 @@
 """The command line: help is quick, and bad input is one sentence and exit code 2."""
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

@@ -1,7 +1,5 @@
 """`tfwatch compare`: text, JSON and refusals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`tfwatch doctor` over facts that are made up: what is printed, and the exit code."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`tfwatch fix` by its command line: the patch on stdout, the evidence on stderr."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Callable

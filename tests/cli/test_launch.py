@@ -1,7 +1,5 @@
 """`tfwatch` alone: what it offers, and what it gives to the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Output of commands where the reader is gone or nothing can be written."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Preferences in the environment: an option overrides them, and a bad one is one sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

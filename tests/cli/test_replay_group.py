@@ -1,7 +1,5 @@
 """`tfwatch replay GROUP`: its screen."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`tfwatch report`: where it writes, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

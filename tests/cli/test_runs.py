@@ -1,7 +1,5 @@
 """`tfwatch runs`: the list, and what is removed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The server of the metrics: a scrape, and what cannot be served."""
 
-from __future__ import annotations
-
 import sys
 import urllib.request
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """The commands in an environment with all that tfwatch depends on, and neither TensorFlow nor
 Keras."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

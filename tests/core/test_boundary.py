@@ -1,7 +1,5 @@
 """Telemetry fails open and publishes the error."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

@@ -1,7 +1,5 @@
 """The clocks that measure time asleep on each system."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

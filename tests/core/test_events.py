@@ -1,7 +1,5 @@
 """What a line of events.jsonl holds of an event."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of knobs, and their values."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, PREFETCH, WORKERS, check_value

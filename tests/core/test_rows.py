@@ -1,7 +1,5 @@
 """Rows of a damaged file."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Changes of a script's lines: together in one text, and checked where a run folder is read."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Tools that work, fail, hang and prompt."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

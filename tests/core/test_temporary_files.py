@@ -1,7 +1,5 @@
 """Temporary folders of processes that were killed."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

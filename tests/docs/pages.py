@@ -1,7 +1,5 @@
 """The pages for users, and the command lines, options and names of keys that they contain."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

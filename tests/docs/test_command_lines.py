@@ -1,7 +1,5 @@
 """Every command line, option and value in the pages is one that tfwatch takes; none is run."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

@@ -3,8 +3,6 @@
 `TFWATCH_DOCS=write` writes them.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

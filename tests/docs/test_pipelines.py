@@ -1,7 +1,5 @@
 """The edits of docs/pipelines.md keep the elements of the pipeline."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 `TFWATCH_DOCS=write` keeps its outputs, as a reader sees them who does not run it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Facts of machines, written by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

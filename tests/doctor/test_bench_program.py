@@ -1,8 +1,6 @@
 """`tfwatch bench` times a configuration in a real process; the tests share one, and time the others
 in their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

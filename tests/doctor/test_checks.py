@@ -1,8 +1,6 @@
 """Each situation that slows TensorFlow down, or keeps it from starting, has a row with its
 remedy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

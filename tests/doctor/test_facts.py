@@ -1,7 +1,5 @@
 """The facts of this machine are collected, and a folder that hangs is a fact too."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The problems of an installation are found in its metadata."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

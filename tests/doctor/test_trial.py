@@ -1,8 +1,6 @@
 """A trial of TensorFlow in a child process: a failure is explained from the child's log, and
 nothing waits for it."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

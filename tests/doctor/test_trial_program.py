@@ -1,7 +1,5 @@
 """The trial of TensorFlow for the check-up, in a real process."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

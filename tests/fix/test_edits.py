@@ -1,7 +1,5 @@
 """A change of a source is made at the place of its call; the rest of the source stays."""
 
-from __future__ import annotations
-
 import ast
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pairs of runs of copies of a script: what is kept, what is not, and that no copy is left."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys

@@ -1,7 +1,5 @@
 """One diff of the changes of lines, which applies."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The runs of a script to its patch: what is proved by 2 % and more, and nothing else."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

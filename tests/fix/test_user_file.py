@@ -1,7 +1,5 @@
 """A file of the user's is written as a whole, or stays as it is."""
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

@@ -1,7 +1,5 @@
 """Evidence for forecasts: steps that were made by the formulas of a pipeline."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Situations with losses of known seconds, and the facts that a loss is known by."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Pipelines and models that are formulas: what a step takes under any setting, and rows of steps
 that say so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

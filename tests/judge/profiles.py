@@ -1,7 +1,5 @@
 """A profile of a step, for tests."""
 
-from __future__ import annotations
-
 from tfwatch.core.events import OperationTime, StepProfiled
 
 PROFILE = StepProfiled(

@@ -1,7 +1,5 @@
 """Situations to judge: a run that goes on, and what its finding is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, TypeVar
 

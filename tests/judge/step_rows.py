@@ -1,7 +1,5 @@
 """Rows of steps made to measure."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

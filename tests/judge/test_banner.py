@@ -1,7 +1,5 @@
 """The banner: the word, sentence and advice of each state."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The limit of a run that is over, and the lines to paste: the screen and `--json` agree."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The limit of a run, and the setting to try next."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

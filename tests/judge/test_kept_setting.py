@@ -1,7 +1,5 @@
 """What the autopilot found for a script is kept in its run, for the same lines of the same file."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

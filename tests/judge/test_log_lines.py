@@ -1,7 +1,5 @@
 """The meanings of lines of TensorFlow's log."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from pathlib import Path
 

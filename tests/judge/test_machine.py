@@ -1,7 +1,5 @@
 """The machine in figures, the remark on it, and memory that grows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A run is judged in one place: nothing outside `live` builds what a judgement is made from."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from pathlib import Path

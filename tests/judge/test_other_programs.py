@@ -1,7 +1,5 @@
 """Other programs that take cores: in the findings and the summary, and beside a switch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

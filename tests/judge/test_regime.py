@@ -1,7 +1,5 @@
 """The present regime of a run: where it begins, and what counts in it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

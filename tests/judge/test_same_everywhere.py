@@ -1,8 +1,6 @@
 """One run has one finding: on the screen that follows it, on the screen of its end, in the summary
 and in `--json`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

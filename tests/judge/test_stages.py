@@ -1,7 +1,5 @@
 """The time of a batch in each stage, and the stage that limits the pipeline."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

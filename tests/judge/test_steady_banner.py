@@ -1,8 +1,6 @@
 """The banner of a run that does not change: its text stands, whatever its steps, its epochs and the
 programs beside it do from one second to the next."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The text about a loss that is NaN or infinite."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.judge.situations import RUNNING, banner, changed, judged

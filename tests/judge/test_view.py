@@ -1,7 +1,5 @@
 """From snapshots to what panes show, without an app."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

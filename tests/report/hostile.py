@@ -1,7 +1,5 @@
 """A run whose every text is hostile, for reports and exports."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, Staged

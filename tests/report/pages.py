@@ -1,7 +1,5 @@
 """Pages of canned runs, and their elements."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Switches and forecasts in the summary and in the JSON object."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

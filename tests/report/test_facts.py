@@ -1,7 +1,5 @@
 """The language of the tables of facts: values, words, schema and page of one table."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The report of a group: its Markdown and its JSON object."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The machine in the facts of canned runs."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A run as markdown."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

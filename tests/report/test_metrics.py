@@ -1,7 +1,5 @@
 """Metrics of runs: what Prometheus reads, and what it does not find."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

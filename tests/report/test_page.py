@@ -1,7 +1,5 @@
 """The page of a run: valid, harmless, with the judged figures."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

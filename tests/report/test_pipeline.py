@@ -1,7 +1,5 @@
 """The pipeline from inside, in the facts of a run."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The facts of canned runs, as `--json` prints them."""
 
-from __future__ import annotations
-
 import json
 import math
 import warnings

@@ -1,7 +1,5 @@
 """The summary of canned runs."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs written for the tests of reports."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A run that has begun, as a session begins one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run folders for tests, under a stopped clock."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from dataclasses import dataclass

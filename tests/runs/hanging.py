@@ -1,7 +1,5 @@
 """A disk that does not respond."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A child process that writes a run of 1000 rows a second until it is stopped or killed."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

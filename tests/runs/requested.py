@@ -1,7 +1,5 @@
 """Requests with values as the code has them, and what a screen sends."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

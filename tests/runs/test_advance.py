@@ -1,7 +1,5 @@
 """The progress of a training, and events about a loss that is not finite."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The events of a reader."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

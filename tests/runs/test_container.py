@@ -1,7 +1,5 @@
 """The limits of control groups, and the types of a CPU, read from simulated files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

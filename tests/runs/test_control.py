@@ -1,7 +1,5 @@
 """Requests within the process that trains, and how its writer takes them from the run folder."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """Runs that are torn, damaged or unreadable."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """A call on a disk that may hang: who waits for it, and what is said meanwhile."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

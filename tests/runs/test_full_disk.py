@@ -1,8 +1,6 @@
 """A full disk and a removed folder: recording stops and the pulse says so, and the training
 continues."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,8 +1,6 @@
 """A disk that does not respond, such as a network disk: waits are short, and rows are recorded once
 it responds."""
 
-from __future__ import annotations
-
 import os
 import queue
 import threading

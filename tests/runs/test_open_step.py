@@ -1,7 +1,5 @@
 """The open phase at the end of a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

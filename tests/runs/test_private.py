@@ -1,7 +1,5 @@
 """Only the user can read a run, for any umask."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

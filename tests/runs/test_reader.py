@@ -1,7 +1,5 @@
 """Snapshots of a reader that follows a run."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

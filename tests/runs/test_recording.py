@@ -1,7 +1,5 @@
 """The writer and its rows, events and manifest."""
 
-from __future__ import annotations
-
 import math
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests as lines of a run folder: their words, writers side by side, and what is no request."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The process of a script, seen by another one: its runs, and its end by a signal."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

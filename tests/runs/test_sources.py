@@ -1,7 +1,5 @@
 """The text of a run's script and of its modules."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

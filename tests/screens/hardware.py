@@ -1,7 +1,5 @@
 """Canned runs on machines of several kinds; their sensor figures follow from the steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The app with a canned run, and the text of its screen."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any

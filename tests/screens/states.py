@@ -1,7 +1,5 @@
 """Canned runs, each in one state."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

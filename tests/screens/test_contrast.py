@@ -1,7 +1,5 @@
 """The contrast of every word on every screen, in both themes: WCAG 2.2 asks for 4.5."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The check-up screen with made-up facts, by itself and beside a run."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

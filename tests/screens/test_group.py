@@ -1,7 +1,5 @@
 """The screen of a group: the finding, the ranks, and a disk that hangs."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

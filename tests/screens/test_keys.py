@@ -1,7 +1,5 @@
 """Every key of the live screen: pressed, clicked, listed, and disabled without an effect."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

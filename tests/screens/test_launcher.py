@@ -1,8 +1,6 @@
 """The launcher: your script, the recent runs and the demos, and the command that the keys
 select."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Quitting: the question, its answers, and the cases without a question."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

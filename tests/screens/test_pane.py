@@ -1,7 +1,5 @@
 """The rows that a change repaints, and the rows it does not."""
 
-from __future__ import annotations
-
 from textual.app import App, ComposeResult
 from textual.content import Content
 from textual.strip import Strip

@@ -5,8 +5,6 @@
 rewrites the files in `snapshots/`: read their difference before you commit it.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

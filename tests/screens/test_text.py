@@ -1,7 +1,5 @@
 """Text from outside is data, and rows keep their width."""
 
-from __future__ import annotations
-
 import pytest
 from textual.content import Content
 

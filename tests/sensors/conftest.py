@@ -1,7 +1,5 @@
 """Fixtures: recorded outputs of macOS' tools, fake tools, and fake machines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A fake NVML library with given results."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 from typing import Any

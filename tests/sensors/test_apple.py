@@ -1,8 +1,6 @@
 """An Apple GPU: the outputs of ioreg and of powermetrics, whole and damaged, and the source over
 both tools."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path

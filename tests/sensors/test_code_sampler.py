@@ -1,7 +1,5 @@
 """Samples of the training thread's Python, their weights and their events."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """A GPU source on its thread: its figures, its interval, its failures and their events."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

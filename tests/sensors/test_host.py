@@ -1,7 +1,5 @@
 """The machine's figures from given counters."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The NVML source over a fake library: its figures, its process share, its choice of GPUs."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Pauses by callbacks and by stops of the process, and pressure on the whole machine."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal

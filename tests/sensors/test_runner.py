@@ -1,7 +1,5 @@
 """The sampling thread under a fake clock."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The callback, the user's line and the function that it calls, read from a thread's frames."""
 
-from __future__ import annotations
-
 import gc
 import linecache
 import subprocess

@@ -1,7 +1,5 @@
 """The guard restores the terminal of a killed process and prints the end of its log."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,8 +1,6 @@
 """The output of a script on its way to the log: what a line that overwrites itself leaves, and what
 stays readable."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

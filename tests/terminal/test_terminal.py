@@ -1,7 +1,5 @@
 """tfwatch owns the terminal while it runs, and restores it afterwards."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

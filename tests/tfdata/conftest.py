@@ -1,7 +1,5 @@
 """The fixtures of these tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The lines of a code suggestion, pasted into a script as its user does it."""
 
-from __future__ import annotations
-
 import re
 
 #: A place with the lines as they are, and the lines that replace them, down to the next place.

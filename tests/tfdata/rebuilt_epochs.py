@@ -1,7 +1,5 @@
 """Epochs of a rebuilt pipeline with random switches among its batches."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from dataclasses import replace

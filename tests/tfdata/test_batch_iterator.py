@@ -1,7 +1,5 @@
 """The shapes that a traced step knows of its batch, and the size of a batch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

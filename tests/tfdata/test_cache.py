@@ -1,7 +1,5 @@
 """The live cache: its examples, its refusals, and the return of its memory."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

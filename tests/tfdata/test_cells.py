@@ -1,8 +1,6 @@
 """The lines of a notebook: a code suggestion names the cell by its prompt, and the line as its user
 sees it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """The changes of a script's own lines: applied to it, they set its calls, and every element stays
 equal."""
 
-from __future__ import annotations
-
 import linecache
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Iterators are deleted in a thread of their own, after everything that references them."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A tf.data service that runs already as the feed of a fit: what moves, and what is refused."""
 
-from __future__ import annotations
-
 import socket
 from typing import Any
 

@@ -1,8 +1,6 @@
 """A wait is explained by a shuffle buffer only if tf.data's own model shows that the buffer was
 filled."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -3,8 +3,6 @@
 `python -m tests.bench.grammar` tries more seeds.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.tfdata.grammar import Trial, difference, draw, fitted, trained

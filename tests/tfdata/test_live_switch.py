@@ -1,7 +1,5 @@
 """Every batch comes exactly once and in order, whatever is switched and when."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from typing import Any

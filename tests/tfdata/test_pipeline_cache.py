@@ -1,7 +1,5 @@
 """A cache in a script's own pipeline: its place, its reasons, and its elements."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 """A script's own pipeline, rebuilt with other settings: every element is equal, and in the same
 order."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A replay of an epoch: a thread reads again what the training has had, and hands over at the same
 element."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

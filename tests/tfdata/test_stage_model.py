@@ -1,7 +1,5 @@
 """tf.data's model and the names of its stages, without TensorFlow."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The stages of real pipelines in tf.data's model."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import math

@@ -1,7 +1,5 @@
 """The autopilot beside trainings that are formulas."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

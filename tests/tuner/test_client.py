@@ -1,8 +1,6 @@
 """The tuner's thread: its jobs on the run of another process, as far as they come without a
 training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

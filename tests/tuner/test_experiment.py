@@ -1,7 +1,5 @@
 """A/B tests of a simulated training: their answers, the settings they leave, and their ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

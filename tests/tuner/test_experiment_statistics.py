@@ -1,8 +1,6 @@
 """Experiments under noise that is known: what they find, how often they are wrong, and what they
 say then."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The autopilot's choices and judgements, over plants that are formulas."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Trainings that are formulas: they obey a `Control` as Watch does, without threads, and write runs
 that a tuner follows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

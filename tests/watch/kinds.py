@@ -1,7 +1,5 @@
 """The kinds of `fit` under test: data, model and options."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ process' end.
 python -m tests.watch.own_process FOLDER
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

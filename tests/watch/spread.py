@@ -1,8 +1,6 @@
 """Trainings over two logical CPU devices, which a process sets before TensorFlow starts: see
 `own_process`."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An error of tfwatch's own changes no training, wherever it is raised."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Iterator

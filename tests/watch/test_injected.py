@@ -1,7 +1,5 @@
 """Known delays in each part of a step are measured as such."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """The system has no thread left: tfwatch continues without its own threads, and so does the
 training."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

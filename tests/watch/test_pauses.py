@@ -1,7 +1,5 @@
 """The cause of a pause in a real `fit` is named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

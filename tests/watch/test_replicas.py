@@ -1,7 +1,5 @@
 """The GPUs of a strategy by CUDA's UUIDs, over a fake CUDA: this machine has no GPU."""
 
-from __future__ import annotations
-
 import ctypes
 import uuid
 from pathlib import Path

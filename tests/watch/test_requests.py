@@ -1,7 +1,5 @@
 """Requests in the run folder of a script's own `fit` and loop."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """What changed between two traces, in words; and the events of traces, limited in rate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs of tracked loops, as the tests read them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The data and the Watch of a script under test."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The workloads: plain scripts, which run by themselves and as `tfwatch train` runs them."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import runpy

@@ -1,7 +1,5 @@
 """A script without a screen: its end is noticed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """A script in a thread: its exit code, its stops, and what it prints. Its fits write runs without
 TensorFlow."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 from collections.abc import Iterator

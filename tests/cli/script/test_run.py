@@ -1,7 +1,5 @@
 """`tfwatch run`: a script runs as Python itself runs it. The scripts here do not import Keras."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shlex

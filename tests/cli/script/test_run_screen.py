@@ -1,8 +1,6 @@
 """`tfwatch run` in a terminal: scripts under the live screen. Their fits write runs without
 TensorFlow."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

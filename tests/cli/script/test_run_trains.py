@@ -1,8 +1,6 @@
 """`tfwatch run` with TensorFlow: scripts in the manner of the Keras guides give what they give
 without tfwatch."""
 
-from __future__ import annotations
-
 import re
 from itertools import groupby
 from pathlib import Path

@@ -1,8 +1,6 @@
 """`tfwatch train` in a terminal: a script in a thread under the live screen. The fit of most writes
 a run without TensorFlow."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The first steps of a script in a process of its own, as `tfwatch fix --only` takes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The autopilot in words."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """Experiments in words."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

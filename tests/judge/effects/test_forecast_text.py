@@ -1,7 +1,5 @@
 """Forecasts in the words of the screen."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

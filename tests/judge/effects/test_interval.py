@@ -1,7 +1,5 @@
 """The interval of a difference between two settings claims one only where there is one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

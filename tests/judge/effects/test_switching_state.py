@@ -1,7 +1,5 @@
 """The current value of each knob, and the value that its key requests next."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """A comparison in words and in cells."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.judge.situations import changed, effect, split

@@ -1,7 +1,5 @@
 """The finding on steps whose limit is the copy of the batch to the device."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

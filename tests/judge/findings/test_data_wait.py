@@ -1,7 +1,5 @@
 """The advice against data wait: a switch that gains, else for each kind of data."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

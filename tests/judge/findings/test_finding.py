@@ -1,7 +1,5 @@
 """A finding names the settings that it advises."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfwatch.core.knobs import KNOBS

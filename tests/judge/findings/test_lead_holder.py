@@ -1,8 +1,6 @@
 """The first finding of a live run, with its cause and its remedy, is held while a reader acts on
 it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tfwatch.judge.findings.finding import Finding

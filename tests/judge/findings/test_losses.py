@@ -1,8 +1,6 @@
 """The losses of a run: what each kind says first, the seconds that it claims, and their rank; none
 of them is claimed twice."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

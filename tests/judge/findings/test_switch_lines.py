@@ -1,7 +1,5 @@
 """The lines to paste, and the findings that carry them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The evidence for a forecast."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Forecasts on the screen, of switches that were not made yet."""
 
-from __future__ import annotations
-
 from tests.screens.canned import STARVING, Canned
 from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Phase

@@ -1,7 +1,5 @@
 """Forecasts of switches, over steps that were made by the formulas of a pipeline."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

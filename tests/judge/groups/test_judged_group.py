@@ -1,7 +1,5 @@
 """A group that was read: its ranks, the straggler, the summary, and the JSON object."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The late rank of a group by its recorded steps: who it is, why, and what the group would take
 without it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

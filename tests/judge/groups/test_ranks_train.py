@@ -1,8 +1,6 @@
 """Two processes of one training with `MultiWorkerMirroredStrategy`, one of them late; more in
 `tests.bench.ranks`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The facts of a model in words, for a step without a profile."""
 
-from __future__ import annotations
-
 from tests.runs.folders import make_manifest
 from tfwatch.judge.profile.profiling import fact_lines
 from tfwatch.runs.format import Embedding, Layer, ModelFacts, RecurrentLayer, ThresholdMetric

@@ -1,7 +1,5 @@
 """A profile for which nobody asked: when it is due, and what it costs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

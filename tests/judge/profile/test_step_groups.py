@@ -1,7 +1,5 @@
 """The layers of a deep model in groups."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.judge.profiles import profile_of

@@ -1,7 +1,5 @@
 """The parts of a profiled step."""
 
-from __future__ import annotations
-
 import msgspec
 
 from tests.judge.profiles import PROFILE

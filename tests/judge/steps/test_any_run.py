@@ -1,8 +1,6 @@
 """Any run, however irregular: parts sum to the whole, shares are from 0 to 1, and nothing is
 NaN."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass

@@ -1,8 +1,6 @@
 """The verdict is right in every cell of the grid, on steps as a pipeline with and without prefetch
 would make them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

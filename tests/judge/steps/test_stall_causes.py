@@ -1,7 +1,5 @@
 """The causes of long waits, and the limits of heat and memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.judge.step_rows import events_of, plain, restart

@@ -1,7 +1,5 @@
 """The autopilot on the live screen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.screens.canned import STARVING

@@ -1,7 +1,5 @@
 """The banner's advice fits whole into 80 columns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import Any

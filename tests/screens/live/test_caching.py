@@ -1,7 +1,5 @@
 """The knobs that wait for an epoch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

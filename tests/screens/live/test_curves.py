@@ -1,7 +1,5 @@
 """The learning curves: lines as dots of braille, or a character each, and their axes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The live screen with canned runs: A/B tests of a knob."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

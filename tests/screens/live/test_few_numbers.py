@@ -1,7 +1,5 @@
 """A screen that decides shows few numbers: at most sixty at 120x40."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

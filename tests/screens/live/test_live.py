@@ -1,7 +1,5 @@
 """The live screen with canned runs: its texts in every state and size."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

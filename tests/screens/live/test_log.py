@@ -1,7 +1,5 @@
 """The log pane: the lines, and their explanations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The live screen with canned runs: keys that change only the view."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.screens.canned import STARVING, usual

@@ -1,7 +1,5 @@
 """The hardware on the screen, over canned runs of several machines."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

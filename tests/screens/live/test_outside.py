@@ -1,8 +1,6 @@
 """Text from outside (names, paths, errors, log lines) is never markup in any pane, and keeps the
 columns."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path

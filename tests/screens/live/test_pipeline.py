@@ -1,7 +1,5 @@
 """The input pipeline's pane."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.judge.test_view import look

@@ -1,8 +1,6 @@
 """The screen of `tfwatch run`: it shows the newest run of a script, and asks before it interrupts
 the script."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

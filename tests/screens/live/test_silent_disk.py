@@ -1,7 +1,5 @@
 """A disk that does not respond: the screen goes on, the keys work, and the disk is named."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The step by layer's pane."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.judge.test_view import look

@@ -1,7 +1,5 @@
 """The live screen with canned runs: the requests that its keys send."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, usual

@@ -1,8 +1,6 @@
 """Watch in a user's script: the result is that of `fit` without it, and the folder has the
 steps."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle

@@ -1,8 +1,6 @@
 """An error of the data, or of a step that runs, ends `fit` as it ends stock `fit`: with its class
 and its updates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path

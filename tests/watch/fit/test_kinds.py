@@ -1,8 +1,6 @@
 """For every kind of `fit`, with Watch and switches of its pipeline, the result is that of `fit`
 without Watch."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Sequence

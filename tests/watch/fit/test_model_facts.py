@@ -1,7 +1,5 @@
 """The facts of a model, against what Keras itself does with it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any

@@ -1,8 +1,6 @@
 """A train function that is not Keras' own is called as it is; the run counts its steps and notes
 that."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """A script's `PyDataset` under `Watch`: its workers change with an epoch, and the training's result
 stays the same."""
 
-from __future__ import annotations
-
 import multiprocessing
 import random
 import threading

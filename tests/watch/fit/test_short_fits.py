@@ -1,7 +1,5 @@
 """Short fits in a row: they share a run, trace once, and leave nothing behind."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

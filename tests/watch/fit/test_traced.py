@@ -1,7 +1,5 @@
 """What a run records of traces under `fit` and in loops, and of its models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

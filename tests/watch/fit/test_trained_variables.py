@@ -1,8 +1,6 @@
 """Layers that are frozen or unfrozen between two fits, with and without `compile`: what is
 reported, against what Keras trains."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 """An error of the user's Python is raised once, as stock `fit` raises it, and the Python runs as
 often as there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

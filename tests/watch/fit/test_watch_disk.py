@@ -1,8 +1,6 @@
 """Watch on a disk that is full, or fills: the training is unaffected, and stderr has one
 sentence."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Watch under errors in the training or in tfwatch: the training is unaffected, and the error is
 recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """The data wait of a loop that launches GPU work asynchronously, on a simulated GPU whose idle time
 is known."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Custom loops under `track` run as without it, and their folder has the steps."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys

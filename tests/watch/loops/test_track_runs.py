@@ -1,7 +1,5 @@
 """The loops that are epochs of one run of `track`."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """`track` around loops of TensorFlow: the same result bit for bit, the steps that trace, and a
 probed GPU."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

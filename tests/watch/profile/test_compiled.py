@@ -1,7 +1,5 @@
 """A kernel that XLA compiled belongs to the operation that takes most of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The kernels of a GPU, and the time between them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

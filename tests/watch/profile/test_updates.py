@@ -1,7 +1,5 @@
 """The variables behind the operations of an optimizer, in graphs that Keras makes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """One process for all that needs its own: MirroredStrategy, a probe before TensorFlow starts, and a
 process' end."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """The hook of `tfwatch run`: each `fit` gets a Watch, all or nothing, and whatever breaks, the
 script runs on."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import os

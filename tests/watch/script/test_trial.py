@@ -1,7 +1,5 @@
 """A trial ends its process, and validates only where it is asked to."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

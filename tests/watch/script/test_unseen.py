@@ -1,7 +1,5 @@
 """A script does not see the threads of tfwatch, nor a debugger its frames."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

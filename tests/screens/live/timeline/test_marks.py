@@ -1,7 +1,5 @@
 """The marks below the bars, as a row of text."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.judge.test_view import look

@@ -1,7 +1,5 @@
 """The step strip as rows of cells: # data wait, . host, = compute, / compile, ! a stall."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The timeline as the rows of text that it shows; its keys."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -4,8 +4,6 @@ must not change.
 The CPU stands in for the GPU: TensorFlow then copies nothing, and all else is the same.
 """
 
-from __future__ import annotations
-
 import platform
 import time
 from pathlib import Path

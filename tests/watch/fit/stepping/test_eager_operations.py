@@ -1,7 +1,5 @@
 """The time of operations that Python runs one by one. No TensorFlow is imported."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable

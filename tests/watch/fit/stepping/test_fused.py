@@ -1,7 +1,5 @@
 """Several steps per call, `steps_per_execution`: their rows, and the fallback without rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path

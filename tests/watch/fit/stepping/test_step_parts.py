@@ -1,7 +1,5 @@
 """The parts of each step, from clock readings inside the graph."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A switch that fails half-way is never recorded as made, and changes no training."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A script's own pipeline under `Watch`, rebuilt with other settings: the training's result stays
 the same."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import threading

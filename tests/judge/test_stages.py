@@ -143,7 +143,8 @@ def test_the_slowest_serial_stretch_limits_the_pipeline(stages: list[Stage], slo
         pytest.param("Map files", 1, 0.4, 0, "storage", id="reads, and mostly waits"),
         pytest.param("Map", 1, 0.4, 0, "serial", id="waits for its turn a little"),
         pytest.param("Map files", 1, 1.0, 0, "serial", id="reads from memory"),
-        pytest.param("Map files", 1, NAN, 0, "storage", id="reads files, cores unknown"),
+        pytest.param("Map files", 1, NAN, 0, "serial", id="reads files, cores unknown"),
+        pytest.param("ParallelMapV2 files", 2, NAN, 0, "busy", id="reads or computes"),
         pytest.param("Map", 1, NAN, 0, "serial", id="cores unknown"),
         pytest.param("Map", 1, 0.2, 5, "serial", id="other programs take the cores"),
         pytest.param("Map", 1, 0.02, 5, "serial", id="waits beside other programs are ignored"),
@@ -188,6 +189,22 @@ def test_waits_too_short_to_sample_are_ignored(wait_ms: float, reason: str) -> N
 
     assert table.bottleneck is not None
     assert table.bottleneck.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("used", "reason"), [(1.9, "cpu"), (1.2, "busy"), (0.2, "storage"), (NAN, "busy")]
+)
+def test_waits_too_short_to_sample_are_judged_by_the_cores_in_use_in_the_mean(
+    used: float, reason: str
+) -> None:
+    """Two calls decoded JPEGs from memory on two cores, and each step waited 4 ms: that was no wait
+    for storage."""
+    read = StageTable(0, (stage("MapAndBatch files random", 30.0, 2),), wait_cores=0.1)
+
+    found = read.with_bottleneck(2, 0.0, 4.0, 12.0, used).bottleneck
+
+    assert found is not None
+    assert found.reason == reason
 
 
 @pytest.mark.parametrize(
@@ -272,6 +289,12 @@ def test_what_works_beside_a_waiting_stage_is_not_its_work() -> None:
             "map(decode) is CPU-bound with 8 workers on 8 cores: 64.0 ms of work per batch, 8.0"
             " ms/batch",
             id="cpu",
+        ),
+        pytest.param(
+            [stage("ParallelMapV2 files", 40.0, 2, name="map(load)")],
+            NAN,
+            "map(load) has 2 workers on 8 cores, which read files or compute: 20.0 ms/batch",
+            id="files, cores unknown",
         ),
         pytest.param(
             [stage("FlatMap python", 17.0, name="from_generator(rows)")],

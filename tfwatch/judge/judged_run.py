@@ -121,6 +121,7 @@ class JudgedRun:
             profile=profile_of_run(run),
             stages=evidence.stages,
             cores_free=evidence.cores_free,
+            cores_used=evidence.cores_used,
             machine=self.machine,
             others=self.machine.others,
             log=frozenset(one.name for one in find_meanings(run.log)),

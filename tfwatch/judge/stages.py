@@ -46,7 +46,9 @@ _PARALLEL = ("Parallel", "MapAndBatch")
 #: wait.
 _COMPUTES = 0.5
 
-Reason: TypeAlias = Literal["storage", "cpu", "serial", "python"]
+_UNKNOWN = (math.nan, math.nan)
+
+Reason: TypeAlias = Literal["storage", "cpu", "busy", "serial", "python"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +136,8 @@ class Bottleneck:
     """The stage (its index) that limits the pipeline's rate, and the reason."""
 
     stage: int
-    #: It waits for `storage`, is `cpu`-bound on all of its workers, runs `serial`, or runs
-    #: `python`.
+    #: It waits for `storage`, is `cpu`-bound on all of its workers, or one of the two: they are
+    #: `busy`; it runs `serial`, or runs `python`.
     reason: Reason
     sentence: str
     #: The Python that it runs waits most of the time, and releases the GIL; None where that is
@@ -202,20 +204,27 @@ class StageTable:
         return self.is_prefetched and self.stages[-1].filled >= _FULL and self.rate_ms < work_ms
 
     def with_bottleneck(
-        self, cores: int, others: float, wait_ms: float = math.nan, work_ms: float = math.nan
+        self,
+        cores: int,
+        others: float,
+        wait_ms: float = math.nan,
+        work_ms: float = math.nan,
+        used: float = math.nan,
     ) -> StageTable:
         """Return the table with at most a step of work, and with its bottleneck: none where batches
         are ready, or no stage explains the data wait.
 
         cores: of the machine; others: in use by other programs; wait_ms: data wait of a step;
-        work_ms: its compute and host. NaN is unknown.
+        work_ms: its compute and host; used: the cores that the training uses in the mean. NaN is
+        unknown.
         """
         stages = tuple(stage.within(wait_ms + work_ms) for stage in self.stages)
         table = replace(self, stages=stages)
         if table.is_ahead(work_ms):
             return table
         wait_cores = math.nan if wait_ms < _TOO_SHORT_MS else self.wait_cores
-        bottleneck = find_bottleneck(stages, wait_cores, cores, others)
+        bounds = _bounds(used, cores, wait_ms / (wait_ms + work_ms)) if wait_ms > 0 else _UNKNOWN
+        bottleneck = find_bottleneck(stages, wait_cores, cores, others, bounds)
         if bottleneck and stages[bottleneck.stage].batch_ms < _EXPLAINS * wait_ms:
             bottleneck = None
         return replace(table, bottleneck=bottleneck)
@@ -261,6 +270,7 @@ def find_bottleneck(
     wait_cores: float = math.nan,
     cores: int | None = None,
     others: float = 0.0,
+    bounds: tuple[float, float] = _UNKNOWN,
 ) -> Bottleneck | None:
     """Find the stage that limits the rate of batches; None where no element passed.
 
@@ -269,7 +279,7 @@ def find_bottleneck(
     is the bottleneck.
 
     wait_cores: the cores that the process used during data wait. cores: of the machine; others: in
-    use by other programs.
+    use by other programs. bounds: of `wait_cores`, where that is unknown.
     """
     slowest = max(
         _stretches(stages), key=lambda part: sum(stages[n].batch_ms for n in part), default=[]
@@ -280,12 +290,20 @@ def find_bottleneck(
     stage = stages[at]
     in_all = sum(stages[n].batch_ms for n in slowest)
     crowded = cores is not None and others > _CROWDED * cores
-    reason = _reason(stage, in_all, wait_cores, cores, crowded)
+    if not math.isnan(wait_cores) or crowded:  # beside others the cores in use say nothing
+        bounds = (wait_cores, wait_cores)
+    reason = _reason(stage, in_all, bounds, cores, crowded)
     used, waits = wait_cores, None
     if reason == "python":
         used = math.nan if crowded else _python_cores(stages, wait_cores)
         waits = None if math.isnan(used) else used < _COMPUTES
     return Bottleneck(at, reason, _sentence(stage, reason, in_all, used, cores, waits), waits)
+
+
+def _bounds(used: float, cores: int, share: float) -> tuple[float, float]:
+    """Return the least and the most cores that a process which uses so many in the mean can use
+    during data wait. share: of the data wait in a step."""
+    return cores - (cores - used) / share, used / share
 
 
 def _python_cores(stages: tuple[Stage, ...], wait_cores: float) -> float:
@@ -319,23 +337,24 @@ def _stretches(stages: tuple[Stage, ...]) -> list[list[int]]:
 
 
 def _reason(
-    stage: Stage, in_all: float, wait_cores: float, cores: int | None, crowded: bool
+    stage: Stage, in_all: float, used: tuple[float, float], cores: int | None, crowded: bool
 ) -> Reason:
     if stage.calls_python:
         return "python"
     if stage.is_service:
         return "storage"
-    workers = stage.workers
-    reads = stage.reads_files
+    workers, reads = stage.workers, stage.reads_files
     share = stage.batch_ms / in_all
-    at_work = min(workers, cores or workers) * share
     least = _WAITS_FILES if reads else _WAITS
     if crowded:  # workers also wait for a core: only a stage that reads files waits for storage
         least = _WAITS_CROWDED if reads else -math.inf
-    is_unknown = math.isnan(wait_cores) and not crowded
-    if wait_cores < 1 - share + least * at_work or (is_unknown and reads):
+    of_work = 1 - share + least * min(workers, cores or workers) * share
+    at_least, at_most = used
+    if at_most < of_work:
         return "storage"
-    return "cpu" if workers > 1 or cores == 1 else "serial"
+    if workers == 1 and cores != 1:
+        return "serial"
+    return "cpu" if crowded or not reads or at_least >= of_work else "busy"
 
 
 def _sentence(
@@ -362,9 +381,12 @@ def _sentence(
     if reason == "python":
         holds = "" if waits is None else " and holds the GIL"
         return f"{name} runs Python{holds}: {takes}{calls}"
+    workers = f"{stage.parallelism:.0f} workers{f' on {cores} cores' if cores else ''}"
+    if reason == "busy":
+        has = f" has {workers}" if stage.is_parallel else ""
+        return f"{name}{has}, which read files or compute: {takes}"
     if not stage.is_parallel:
         return f"{name} is CPU-bound: {takes}"
-    workers = f"{stage.parallelism:.0f} workers{f' on {cores} cores' if cores else ''}"
     work = units.milliseconds(stage.busy_ms)
     return f"{name} is CPU-bound with {workers}: {work} of work per batch, {takes}"
 

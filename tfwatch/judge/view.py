@@ -345,6 +345,7 @@ class Follower:
             forecasts={key: one for key, one in self._forecasts.items() if key not in requested},
             stages=known.stages if known else None,
             cores_free=known.cores_free if known else math.nan,
+            cores_used=known.cores_used if known else math.nan,
             last_losses=self._judge_ended(snapshot) if snapshot.life.is_over else None,
             shuffle=self._log.shuffle if now.epoch_begins else None,
             asked=_asked(snapshot, knobs),

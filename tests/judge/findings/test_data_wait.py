@@ -90,7 +90,7 @@ def test_the_advice_for_a_pydataset_is_workers_and_never_prefetch() -> None:
     assert "use_multiprocessing=True" in computes.advice
     assert computes.code.startswith("dataset.workers = 4  # before fit")
     assert "dataset.use_multiprocessing = True" in computes.code
-    assert has_some.advice.startswith("use_multiprocessing=True for the PyDataset")
+    assert has_some.advice.startswith("workers=8, if __getitem__ waits; use_multiprocessing=")
     assert not [one for one in (waits, computes, has_some) if "prefetch(" in one.advice + one.code]
 
 
@@ -152,6 +152,25 @@ def test_generators_and_arrays_have_their_own_advice() -> None:
             " time",
             "dataset = dataset.map(read, num_parallel_calls=16)",
             id="storage",
+        ),
+        pytest.param(
+            table(
+                Stage("map(load)", "ParallelMapV2 files", 84.0, 4.0), PREFETCH, wait_cores=math.nan
+            ),
+            ".cache() where it fits into memory, cheaper operations or a map over whole batches:"
+            " all workers of",
+            "dataset = dataset.cache()  # after the slow stages, both before shuffle and anything"
+            " random",
+            id="files, of which nothing says whether they wait",
+        ),
+        pytest.param(
+            table(
+                Stage("map(load)", "ParallelMapV2 python", 84.0, 4.0), PREFETCH, wait_cores=math.nan
+            ),
+            "TensorFlow operations in place of Python where it computes; where it waits,"
+            " num_parallel_calls=16 and a private_threadpool_size of 16",
+            "",
+            id="parallel Python of which nothing says whether it waits",
         ),
         pytest.param(
             table(Stage("interleave", "InterleaveDataset", 21.0), PREFETCH, wait_cores=1.0),
@@ -238,7 +257,7 @@ def test_with_an_empty_buffer_or_slow_stages_the_wait_is_not_the_fetch() -> None
     [
         ({}, 0.0, "w, from the next epoch: workers=4, max_queue_size=8 for the PyDataset"),
         ({}, 1.0, "w and m, from the next epoch: workers=4, use_multiprocessing=True"),
-        ({"workers": "4"}, 0.0, "m, from the next epoch: use_multiprocessing=True"),
+        ({"workers": "4"}, 0.0, "tfwatch set workers=8, from the next epoch, if __getitem__ waits"),
         (
             {"workers": "4", "multiprocessing": "on"},
             0.0,
@@ -251,6 +270,26 @@ def test_the_keys_of_a_py_dataset_give_it_workers(
 ) -> None:
     found = of_py_dataset(now, live=True, stages=table(ROWS, wait_cores=cores))
     assert found.advice.startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("used", "free", "advice"),
+    [
+        pytest.param(0.8, 1.2, "more workers for the PyDataset: workers=8", id="threads wait"),
+        pytest.param(1.0, 5.0, "use_multiprocessing=True", id="one computes at any time"),
+        pytest.param(1.0, 0.0, "workers=8, if __getitem__ waits", id="others take the cores"),
+        pytest.param(math.nan, math.nan, "workers=8, if __getitem__ waits", id="unknown"),
+    ],
+)
+def test_the_threads_that_a_script_has_share_the_gil_only_where_they_use_a_core(
+    used: float, free: float, advice: str
+) -> None:
+    """A step of 23.4 ms computes for 13.8: that is 0.6 cores."""
+    now = {"cores_used": used, "cores_free": free}
+
+    assert of_py_dataset({"workers": "4"}, **now).advice.startswith(advice)
+    live = of_py_dataset({"workers": "4"}, live=True, **now)
+    assert live.advice.startswith("m, from the next epoch") == advice.startswith("use_multi")
 
 
 THREADS_FASTER = {("workers", "off"): "auto"}

@@ -3,6 +3,7 @@ by the stage that limits it."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
@@ -30,6 +31,7 @@ from tfwatch.judge.findings.switch_lines import (
     switch_line,
     workers_of,
 )
+from tfwatch.judge.forecasts.evidence import cores_of
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -119,6 +121,9 @@ def _arrays(now: Situation) -> Advice:
 
 # -- a PyDataset -----------------------------------------------------------------------------------
 
+#: Threads share the GIL where they use this share of a core in a data wait; so much of a core says
+#: that they found one free, or that other programs had it.
+_SHARES_GIL, _A_CORE = 0.8, 0.5
 _CHEAPER_BATCHES = Advice("a cheaper __getitem__ for the PyDataset: workers measured slower")
 
 
@@ -130,14 +135,14 @@ def _py_dataset(now: Situation) -> Advice:
         return Advice("threads for the PyDataset: its processes measured slower")
     needs_processes = _may_need_processes(now)
     if has_processes or (has_workers and not needs_processes):
-        return _more_workers(now)
+        return _more_workers(now, is_sure=has_processes or needs_processes is not None)
     lines = py_dataset_lines(
-        now, str(workers_of(now, now.knobs.get(WORKERS, OFF))), has_processes=needs_processes
+        now, str(workers_of(now, now.knobs.get(WORKERS, OFF))), has_processes=bool(needs_processes)
     )
     if has_workers:
         return Advice(
-            "use_multiprocessing=True for the PyDataset: its threads share the GIL where"
-            " __getitem__ computes in Python; where it waits, more of them",
+            "use_multiprocessing=True for the PyDataset: its threads compute in Python, and share"
+            " the GIL",
             lines,
         )
     if needs_processes:
@@ -153,7 +158,7 @@ def _py_dataset(now: Situation) -> Advice:
     )
 
 
-def _more_workers(now: Situation) -> Advice:
+def _more_workers(now: Situation, *, is_sure: bool) -> Advice:
     current = now.knobs.get(WORKERS, OFF)
     workers = str(2 * workers_of(now, current))
     if _is_slower(now, WORKERS) or (WORKERS, workers) in now.better:
@@ -165,21 +170,37 @@ def _more_workers(now: Situation) -> Advice:
     is_proved = any(key[0] == WORKERS and best == current for key, best in now.better.items())
     # The lines of what is proved come before these.
     lines = f"# then workers={workers}: not measured"
+    words = f"more workers for the PyDataset: {to_do}"
+    if not is_sure:
+        words = f"{to_do}, if __getitem__ waits; use_multiprocessing=True if it computes in Python"
     return Advice(
-        f"more workers for the PyDataset: {to_do}",
+        words,
         lines if is_proved else py_dataset_lines(now, workers),
         is_live=is_live,
     )
 
 
-def _may_need_processes(now: Situation) -> bool:
+def _may_need_processes(now: Situation) -> bool | None:
     """Return whether processes may be faster than threads: `__getitem__` computes, and nothing
-    measured says no. Threads that measured faster than none wait, for a disk or a network."""
+    measured says no; None where that is unknown. Threads that measured faster than none wait, for a
+    disk or a network."""
     if _is_slower(now, MULTIPROCESSING):
         return False
     if now.knobs.get(WORKERS, OFF) in (OFF, DEFAULT):
         return now.computes_batches
-    return (WORKERS, OFF) not in now.better
+    return False if (WORKERS, OFF) in now.better else _do_threads_compute(now)
+
+
+def _do_threads_compute(now: Situation) -> bool | None:
+    """Return whether the threads that prepare batches share the GIL: one of them computes at any
+    time of a data wait; None where that is unknown, and where other programs leave no core free."""
+    part, cores, used = now.split, cores_of(now.manifest), now.cores_used
+    others = cores - used - now.cores_free
+    if part is None or math.isnan(others) or (now.cores_free < _A_CORE and others > _A_CORE):
+        return None
+    # Compute on the CPU takes a core at least.
+    of_compute = 0.0 if now.manifest.accelerated else part.work_mean_ms
+    return used * part.step.mean - of_compute >= _SHARES_GIL * part.wait.mean
 
 
 def _is_slower(now: Situation, knob: str) -> bool:
@@ -234,7 +255,7 @@ def _tf_data(now: Situation) -> Advice:
             " TFRecordDataset: num_parallel_reads), over several files; or .cache() after it",
             edited_lines(now.manifest.code, {WORKERS: AUTO}),
         )
-    if stage.workers > 1 and limit.reason != "cpu":
+    if stage.workers > 1 and limit.reason == "storage":
         return _more_calls(stage)
     if "Map" not in stage.kind:
         return _busy(now, limit, stage) if stage.workers > 1 else _DEARER
@@ -264,7 +285,7 @@ def is_split_at_cache(now: Situation) -> bool:
     """
     limit, stage, size = now.bottleneck, now.limiting_stage, now.bytes_of_epoch
     is_kept = CACHE not in now.manifest.fixed or stage is None or not stage.draws_random
-    if is_kept or limit is None or limit.reason not in ("serial", "cpu"):
+    if is_kept or limit is None or limit.reason in ("storage", "python"):
         return False
     has_room = bool(size and now.memory_free) and not no_room(size, now.memory_free)
     is_repeated = max(now.manifest.epochs or 0, now.regime.epochs) > 1
@@ -303,7 +324,11 @@ def _python(now: Situation, limit: Bottleneck, stage: Stage) -> Advice:
     if limit.waits is False:
         return Advice("TensorFlow operations in place of Python: the GIL allows no parallel calls")
     if "Map" not in stage.kind or stage.is_parallel:
-        return _more_calls(stage)
+        more = _more_calls(stage)
+        if limit.waits or "Map" not in stage.kind:
+            return more
+        first = "TensorFlow operations in place of Python where it computes"
+        return Advice(f"{first}; where it waits, {more.sentence.partition(':')[0]}")
     wait = "its calls wait" if limit.waits else "calls that wait do so"
     return Advice(
         f"num_parallel_calls=tf.data.AUTOTUNE on the map: {wait} at the same time",

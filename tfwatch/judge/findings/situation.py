@@ -136,8 +136,9 @@ class Situation:
     profile: StepProfiled | None = None
     #: Of the pipeline, None where they cannot be read.
     stages: StageTable | None = None
-    #: Cores that no program uses; NaN where unknown.
+    #: Cores that no program uses, and those that the training uses; NaN where unknown.
     cores_free: float = math.nan
+    cores_used: float = math.nan
     #: The names of the known lines in TensorFlow's log.
     log: frozenset[str] = frozenset()
     stalls: tuple[Stall, ...] = ()

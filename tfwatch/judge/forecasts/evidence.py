@@ -185,8 +185,9 @@ def _with_bottleneck(
 ) -> StageTable | None:
     if table is None:
         return None
-    others = _mean(samples, "cpu_cores") - _mean(samples, "process_cores")
-    took_ms = (split.wait.mean, split.work_mean_ms) if split else ()
+    used = _mean(samples, "process_cores")
+    others = _mean(samples, "cpu_cores") - used
+    took_ms = (split.wait.mean, split.work_mean_ms, used) if split else ()
     return table.with_bottleneck(cores_of(run), others, *took_ms)
 
 

@@ -56,7 +56,7 @@ def as_rows(columns: TimeColumns) -> list[list[float]]:
     parts = (
         columns.steps,
         *(getattr(columns, name) for name in PARTS),
-        columns.share,
+        columns.wait_ms / columns.total_ms,
         columns.flags,
     )
     found: list[list[float]] = np.array(parts, dtype=np.float64).T.tolist()
@@ -102,7 +102,7 @@ def test_a_long_step_covers_all_its_columns() -> None:
 
     assert columns.steps.tolist() == [2, 0, 0, 0, 0, 0, 0, 0, 1, 0]
     assert columns.wait_ms[1:8].tolist() == [2000] * 7
-    assert columns.share[1:8] == pytest.approx(2000 / 2090)
+    assert (columns.wait_ms / columns.total_ms)[1:8] == pytest.approx(2000 / 2090)
     assert np.isnan(columns.wait_ms[9])
 
 

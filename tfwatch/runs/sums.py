@@ -31,6 +31,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.uint16]
 
+_TRACED = int(Flag.COMPILE | Flag.RETRACE)
+
 
 @dataclass(frozen=True, eq=False)
 class TimeColumns:
@@ -55,13 +57,14 @@ class TimeColumns:
     flags: Flags
 
     @property
-    def share(self) -> Floats:
-        """Data wait as a share of step time, 0 to 1."""
-        total = self.wait_ms + self.compute_ms + self.host_ms
-        share: Floats = np.divide(
-            self.wait_ms, total, out=np.full(len(total), np.nan), where=total > 0
-        )
-        return share
+    def total_ms(self) -> Floats:
+        """The mean step time of each column."""
+        return self.wait_ms + self.compute_ms + self.host_ms
+
+    @property
+    def is_traced(self) -> NDArray[np.bool_]:
+        """True where a step is traced or compiled, which is not counted."""
+        return (self.flags & np.uint16(_TRACED)) != 0
 
 
 class TimeSums:
@@ -190,7 +193,6 @@ def _values(rows: Rows) -> Floats:
     return values
 
 
-_TRACED = int(Flag.COMPILE | Flag.RETRACE)
 _EPOCH_SUMS = (
     "steps",
     "traced",

@@ -7,12 +7,11 @@ from tfwatch.core.rows import Flag
 from tfwatch.runs.sums import TimeColumns
 from tfwatch.screens.live.timeline.step_bars import (
     BarPart,
-    Bars,
     Cells,
-    bars_of_time,
     next_top,
     stack,
     with_open_step,
+    with_traces,
 )
 
 NAN = float("nan")
@@ -28,7 +27,7 @@ TEXTURE = {
 
 def columns(
     *parts: tuple[float, float, float], steps: int | list[int] = 10, flags: list[int] | None = None
-) -> Bars:
+) -> TimeColumns:
     """Quarter seconds from 0 on, each (wait, host, compute) ms."""
     wait, host, compute = (
         np.array(values, dtype=np.float64) for values in zip(*parts, strict=True)
@@ -37,7 +36,7 @@ def columns(
     starts = np.arange(len(parts), dtype=np.float64) * 0.25
     bits = np.array(flags or [0] * len(parts), dtype=np.uint16)
     end_s, copy = float(starts[-1]) + 0.25, np.full(len(parts), np.nan)
-    return bars_of_time(TimeColumns(starts, end_s, counts, wait, compute, host, copy, bits))
+    return with_traces(TimeColumns(starts, end_s, counts, wait, compute, host, copy, bits))
 
 
 def coarse(cells: Cells) -> list[str]:
@@ -121,7 +120,7 @@ def test_a_compile_is_muted_as_long_as_it_lasts() -> None:
         steps=[0, 1, 0, 10],
         flags=[0, int(Flag.COMPILE), 0, 0],
     )
-    assert bars.muted.tolist() == [False, True, True, False]
+    assert bars.is_traced.tolist() == [False, True, True, False]
     assert coarse(stack(bars, top_ms=30.0, rows=2, fine=False))[0] == " // "
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.event_rows import EventRow, EventRows
     from tfwatch.judge.machine import GpuFigures, MachineFigures
     from tfwatch.runs.snapshot import Snapshot
-    from tfwatch.screens.live.timeline.step_bars import Bars, Floats
+    from tfwatch.runs.sums import Floats, TimeColumns
 
 #: A piece of text and its style, e.g. `$warning bold`: lines of them are faster than `Content`.
 Piece: TypeAlias = tuple[str, str]
@@ -57,9 +57,9 @@ class Label:
     style: str
 
 
-def labels_in_view(rows: EventRows, bars: Bars) -> list[Label]:
+def labels_in_view(rows: EventRows, bars: TimeColumns) -> list[Label]:
     """Return the labels of the events in view, at most one a column."""
-    edges_s = [*bars.starts_s.tolist(), bars.end_s]
+    edges_s = [*bars.start_s.tolist(), bars.end_s]
     return place(rows.newest_in_each(edges_s), edges_s)
 
 
@@ -109,7 +109,7 @@ Lane: TypeAlias = "tuple[str, Floats, str, str]"
 
 
 def gpu_lanes(
-    snapshot: Snapshot, machine: MachineFigures | None, bars: Bars, is_wide: bool
+    snapshot: Snapshot, machine: MachineFigures | None, bars: TimeColumns, is_wide: bool
 ) -> list[Lane]:
     """Return the lane of the GPU, of several those of the idlest and the busiest; none where none
     has figures in view."""
@@ -124,7 +124,7 @@ def gpu_lanes(
     return [("GPU", busy, *_figures(machine, is_wide))] if np.isfinite(busy).any() else []
 
 
-def _lane_of(snapshot: Snapshot, gpu: GpuFigures, word: str, bars: Bars) -> Lane:
+def _lane_of(snapshot: Snapshot, gpu: GpuFigures, word: str, bars: TimeColumns) -> Lane:
     found = snapshot.events.newest(GpusFound)
     names = [*found.names] if found else []
     seen = _in_view(snapshot.gpus, bars)
@@ -142,24 +142,24 @@ def _figures(machine: MachineFigures | None, is_wide: bool) -> tuple[str, str]:
     return f"{units.percent(gpu.busy)}{power}", LIMIT if gpu.is_shared else NUMBER
 
 
-def _in_view(rows: Rows, bars: Bars) -> Rows:
+def _in_view(rows: Rows, bars: TimeColumns) -> Rows:
     """Return the samples of the bars' time; a search in numpy would copy the whole column first."""
     first, end = (
         bisect_left(range(len(rows)), at_s * 1e9, key=lambda at: int(rows["at_ns"][at]))
-        for at_s in (bars.starts_s[0] - _HOLD_S, bars.end_s + _HOLD_S)
+        for at_s in (bars.start_s[0] - _HOLD_S, bars.end_s + _HOLD_S)
     )
     between: Rows = rows[first : end : max(1, (end - first) // _SAMPLES)]
     return between
 
 
-def _columns(values: Floats, at_s: Floats, bars: Bars, now_s: float) -> Floats:
+def _columns(values: Floats, at_s: Floats, bars: TimeColumns, now_s: float) -> Floats:
     """Return the mean of the samples in each column; a column without samples gets the one that
     covers it.
 
     A sample covers the time since the one before it, at most `_HOLD_S` seconds; columns after the
     last sample are unknown. `at_s` rises.
     """
-    starts_s = bars.starts_s
+    starts_s = bars.start_s
     out = np.full(len(starts_s), np.nan)
     since_s = np.maximum(at_s - _HOLD_S, np.concatenate([[-np.inf], at_s[:-1]]))
     known = np.isfinite(values)
@@ -199,12 +199,12 @@ def gauge(shares: Floats) -> str:
 _APART = 45
 
 
-def axis_line(bars: Bars, snapshot: Snapshot) -> Line:
+def axis_line(bars: TimeColumns, snapshot: Snapshot) -> Line:
     """Draw times of day, each ending at its column, from the right edge on."""
-    columns = len(bars.starts_s)
+    columns = len(bars.start_s)
     row = " " * columns
     for end in range(columns, 0, -_APART):
-        at_s = float(bars.starts_s[end - 1])
+        at_s = float(bars.start_s[end - 1])
         text = clock(snapshot, at_s)
         if end >= len(text) and 0.0 <= at_s <= snapshot.now_s:
             row = row[: end - len(text)] + text + row[end:]

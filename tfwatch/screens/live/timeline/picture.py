@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.judge.view import RunView
+    from tfwatch.runs.sums import TimeColumns
     from tfwatch.screens.live.timeline.lanes import Label, Line, Piece
-    from tfwatch.screens.live.timeline.step_bars import Bars
 
 GUTTER = 7
 WIDE, _NARROW = 20, 14
@@ -78,7 +78,7 @@ def lay_out(width: int, height: int, gpus: int = 0) -> TimelineLayout:
 
 def draw(
     run: RunView,
-    bars: Bars,
+    bars: TimeColumns,
     labels: Sequence[Label],
     top_ms: float | None,
     size: Size,

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tfwatch.runs.sums import TimeColumns
 
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
 #: The widths of a column, seconds; each is a multiple of `runs.sums.BUCKET_S`.
@@ -61,30 +60,6 @@ class BarPart(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Bars:
-    """The values of n columns; NaN where no step ran."""
-
-    #: The start of each, seconds since the clock origin.
-    starts_s: Floats
-    #: The end of the last.
-    end_s: float
-    #: The number of steps that start in each.
-    steps: NDArray[np.int64]
-    wait_ms: Floats
-    host_ms: Floats
-    #: It contains the copy.
-    compute_ms: Floats
-    #: A compile or retrace, which is not counted.
-    muted: Bools
-    flagged: Bools
-
-    @property
-    def total_ms(self) -> Floats:
-        """The mean step time of each column."""
-        return self.wait_ms + self.host_ms + self.compute_ms
-
-
-@dataclass(frozen=True, eq=False)
 class Cells:
     """The strip as rows x n cells, the top row first."""
 
@@ -95,21 +70,15 @@ class Cells:
     height: Bytes
 
 
-def bars_of_time(columns: TimeColumns) -> Bars:
-    """Make bars of columns of time.
-
-    A column within a long step is muted where the column of the step's start is.
-    """
-    steps, flags = columns.steps, columns.flags
-    ran = np.isfinite(columns.wait_ms)
-    own = np.where(steps > 0, np.arange(len(steps)), 0)
+def with_traces(bars: TimeColumns) -> TimeColumns:
+    """Return the columns; one within a long step has the flags of the column of the step's
+    start."""
+    own = np.where(bars.steps > 0, np.arange(len(bars.steps)), 0)
     since = np.maximum.accumulate(own) if len(own) else own
-    muted = ran & ((flags[since] & np.uint16(Flag.COMPILE | Flag.RETRACE)) != 0)
-    parts = columns.wait_ms, columns.host_ms, columns.compute_ms
-    return Bars(columns.start_s, columns.end_s, steps, *parts, muted=muted, flagged=flags != 0)
+    return replace(bars, flags=np.where(np.isfinite(bars.wait_ms), bars.flags[since], 0))
 
 
-def with_open_step(bars: Bars, since_s: float, now_s: float, part: BarPart) -> Bars:
+def with_open_step(bars: TimeColumns, since_s: float, now_s: float, part: BarPart) -> TimeColumns:
     """Add the step that is still open: its `part` lasts since `since_s`.
 
     It fills the columns without other steps, and the newest one where it is much longer than the
@@ -118,9 +87,9 @@ def with_open_step(bars: Bars, since_s: float, now_s: float, part: BarPart) -> B
     lasted_ms = (now_s - since_s) * 1e3
     if lasted_ms < OPEN_MS:
         return bars
-    ends = np.append(bars.starts_s[1:], bars.end_s)
-    lasts = (ends > since_s) & (bars.starts_s <= now_s)
-    newest = lasts & (bars.starts_s == bars.starts_s[lasts].max(initial=-np.inf))
+    ends = np.append(bars.start_s[1:], bars.end_s)
+    lasts = (ends > since_s) & (bars.start_s <= now_s)
+    newest = lasts & (bars.start_s == bars.start_s[lasts].max(initial=-np.inf))
     longer = ~(bars.total_ms * _STANDS_OUT >= lasted_ms)
     filled = lasts & ((bars.steps == 0) | (newest & longer))
     if not filled.any():
@@ -132,11 +101,11 @@ def with_open_step(bars: Bars, since_s: float, now_s: float, part: BarPart) -> B
         wait_ms=np.where(filled, lasted_ms if part == BarPart.WAIT else 0.0, bars.wait_ms),
         host_ms=np.where(filled, lasted_ms if part == BarPart.HOST else 0.0, bars.host_ms),
         compute_ms=np.where(filled, lasted_ms if computes else 0.0, bars.compute_ms),
-        muted=np.where(filled, part == BarPart.MUTED, bars.muted),
+        flags=np.where(filled, Flag.COMPILE if part == BarPart.MUTED else 0, bars.flags),
     )
 
 
-def next_top(bars: Bars, current: float | None) -> float | None:
+def next_top(bars: TimeColumns, current: float | None) -> float | None:
     """Return the axis' top, milliseconds, given the last frame's; None before the first steady
     step.
 
@@ -145,10 +114,10 @@ def next_top(bars: Bars, current: float | None) -> float | None:
     column do not count.
     """
     total = bars.total_ms
-    counts = np.isfinite(total) & (bars.steps > 0) & ~bars.muted
-    if (counts & ~bars.flagged).any():
-        counts &= ~bars.flagged
-    walls = total * bars.steps > _OVERFLOW * 1e3 * np.diff(bars.starts_s, append=bars.end_s)
+    counts = np.isfinite(total) & (bars.steps > 0) & ~bars.is_traced
+    if (counts & (bars.flags == 0)).any():
+        counts &= bars.flags == 0
+    walls = total * bars.steps > _OVERFLOW * 1e3 * np.diff(bars.start_s, append=bars.end_s)
     if 2 * bars.steps[counts & ~walls].sum() > bars.steps[counts].sum():
         counts &= ~walls
     if not counts.any():
@@ -168,7 +137,7 @@ def nice_top(needed: float) -> float:
     return next(float(top * power) for top in _TOPS if top * power >= needed * (1 - 1e-9))
 
 
-def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
+def stack(bars: TimeColumns, top_ms: float | None, rows: int, fine: bool) -> Cells:
     """Stack compute, host and data wait to `rows` rows of cells.
 
     `fine` cells show two parts, split at an eighth; others one. Without a top every column has full
@@ -192,7 +161,7 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
     bounds = np.minimum(np.stack([work - thick, work, top]), ceiling).astype(np.int64)
     kinds = np.stack(
         [
-            np.where(bars.muted, BarPart.MUTED, BarPart.COMPUTE),
+            np.where(bars.is_traced, BarPart.MUTED, BarPart.COMPUTE),
             np.full(len(top), BarPart.HOST),
             np.where(wait * per_ms > ceiling, BarPart.STALL, BarPart.WAIT),
             np.full(len(top), BarPart.NOTHING),

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.event_rows import EventRows
     from tfwatch.judge.view import RunView
+    from tfwatch.runs.sums import TimeColumns
     from tfwatch.screens.live.timeline.lanes import Label, Line
-    from tfwatch.screens.live.timeline.step_bars import Bars
 
 _FULL = re.compile("(█+)")
 
@@ -42,7 +42,7 @@ class Timeline(PaintedRows, Titled):
         self._held: tuple[RunView, EventRows] | None = None
         self._view = window.View()
         self._top_ms: float | None = None
-        self._bars: Bars | None = None
+        self._bars: TimeColumns | None = None
         self._seen: tuple[window.Zoom, float | None, int] | None = None
         self._labels: list[Label] = []
         self._labels_of: tuple[object, ...] = ()
@@ -126,7 +126,7 @@ class Timeline(PaintedRows, Titled):
         run, rows = shown
         bars = self._take_bars(run)
         self._top_ms = next_top(bars, None if fresh else self._top_ms) or self._top_ms
-        labels_of = rows, float(bars.starts_s[0]), bars.end_s
+        labels_of = rows, float(bars.start_s[0]), bars.end_s
         if labels_of != self._labels_of:
             self._labels_of, self._labels = labels_of, labels_in_view(rows, bars)
         self.set_titles(self._title(run, bars), "z zoom  ← → look back")
@@ -136,7 +136,7 @@ class Timeline(PaintedRows, Titled):
         )
         self.repaint_changed(self._lines)
 
-    def _take_bars(self, run: RunView) -> Bars:
+    def _take_bars(self, run: RunView) -> TimeColumns:
         columns = self._columns
         # The sums still grow while the picture is frozen: its newest column would fill up.
         seen = (self._view.zoom, self._view.end_s, columns) if self._held else None
@@ -144,9 +144,9 @@ class Timeline(PaintedRows, Titled):
             self._seen, self._bars = seen, window.bars_in_view(run.snapshot, self._view, columns)
         return self._bars
 
-    def _title(self, run: RunView, bars: Bars) -> str:
+    def _title(self, run: RunView, bars: TimeColumns) -> str:
         if not self._held or not self._newest:
-            return window.span_words(run.snapshot, self._view, len(bars.starts_s))
+            return window.span_words(run.snapshot, self._view, len(bars.start_s))
         at = clock(run.snapshot, min(run.snapshot.now_s, bars.end_s))
         return f"FROZEN at {at}, space: {'end' if self._newest[0].is_over else 'live'}"
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
-from tfwatch.runs.sums import BUCKET_S
+from tfwatch.runs.sums import BUCKET_S, TimeColumns
 from tfwatch.screens.live.timeline.step_bars import (
     WIDTHS_S,
     BarPart,
-    Bars,
-    bars_of_time,
     with_open_step,
+    with_traces,
 )
 
 if TYPE_CHECKING:
@@ -50,11 +49,11 @@ class View:
     end_s: float | None = None
 
 
-def bars_in_view(snapshot: Snapshot, view: View, columns: int) -> Bars:
+def bars_in_view(snapshot: Snapshot, view: View, columns: int) -> TimeColumns:
     """Return the `columns` bars of a view, with the unfinished step; of a process that does not
     respond, until its last sign of life."""
     width, end_s = width_s(snapshot, view, columns), _end_s(snapshot, view, columns)
-    bars = bars_of_time(snapshot.time_sums.columns(end_s, width, columns))
+    bars = with_traces(snapshot.time_sums.columns(end_s, width, columns))
     pulse, life = snapshot.pulse, snapshot.life
     if pulse is None or life not in (Life.RUNNING, Life.NOT_RESPONDING):
         return bars

@@ -7,8 +7,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tfwatch
 from tests.keras_fixtures import compile_built, determinism
@@ -16,6 +18,7 @@ from tests.whole import events_of, only
 from tfwatch import Watch
 from tfwatch.core.events import Noted, RunEnded, WatchFailed
 from tfwatch.runs.run import open_run
+from tfwatch.watch.fit.stepping.step_runners import StepByStepRunner, TrainFunction
 
 pytestmark = pytest.mark.tensorflow
 
@@ -30,8 +33,6 @@ class Trained:
     """A model that each test trains from the same weights: it is traced once, bare and watched."""
 
     def __init__(self, **settings: Any) -> None:
-        import keras
-
         keras.utils.set_random_seed(3)
         self.model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         compile_built(self.model, **settings)
@@ -50,8 +51,6 @@ class Trained:
 @pytest.fixture(scope="module")
 def trained() -> Iterator[dict[int, Trained]]:
     """Models by the steps of a call; with 0, a step runs op by op."""
-    import keras
-
     with determinism(False):  # so that the graph's clock is the wall clock
         yield {
             0: Trained(run_eagerly=True),
@@ -64,8 +63,6 @@ def trained() -> Iterator[dict[int, Trained]]:
 def switching(watch: Watch) -> Any:
     """Return a callback that switches after each of two calls: the second pipeline takes over from
     the first."""
-    import keras
-
     settings = [2, 4]
 
     def switch(batch: int, logs: Any) -> None:
@@ -108,8 +105,6 @@ def test_an_error_in_a_part_of_tfwatch_changes_no_training(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tfwatch.watch.fit.stepping.step_runners import TrainFunction
-
     watch, raised = Watch(tmp_path), []
 
     def fault(*_: Any, **__: Any) -> float:
@@ -151,10 +146,6 @@ def test_nothing_of_tfwatchs_stands_between_the_end_of_data_of_unknown_length_an
 ) -> None:
     """Raise in each function that the runner calls, but in boundaries and those that give the
     batches."""
-    import tensorflow as tf
-
-    from tfwatch.watch.fit.stepping.step_runners import StepByStepRunner
-
     around, seen = ("guarded", "_next", "_run"), set()
 
     def see(frame: FrameType, event: str, _: Any) -> None:

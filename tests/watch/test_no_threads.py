@@ -10,6 +10,7 @@ import pytest
 
 from tests.keras_fixtures import fingerprint
 from tests.whole import events_of
+from tfwatch import Watch, open_run
 from tfwatch.core.events import SensorMissing
 
 pytestmark = pytest.mark.tensorflow
@@ -37,8 +38,6 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_script_trains_without_threads(
     arrays: Any, make_model: Callable[[], Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    from tfwatch import Watch, open_run
-
     stock, watched = make_model(), make_model()
     expected = fingerprint(stock, stock.fit(*arrays, verbose=0))
     request.getfixturevalue("no_threads")

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 
 from tests.runs.folders import read_back
 from tests.runs.processes import wait_until
+from tfwatch import Watch
 from tfwatch.core.events import Paused
 from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
@@ -21,9 +23,6 @@ def test_a_slow_callback_is_named_by_its_class(
 ) -> None:
     """It is slow in step 5 until the pause is seen and long enough; step 6 ends once it is
     reported."""
-    import keras
-
-    from tfwatch import Watch
 
     def writer() -> RunWriter:
         assert watch._recorder

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 
 from tests.keras_fixtures import fingerprint
@@ -14,6 +15,7 @@ from tests.runs.processes import wait_until
 from tests.runs.requested import planned, switch
 from tests.watch.watched import Make, known, watch_in
 from tests.whole import events_of
+from tfwatch import track
 from tfwatch.core.events import (
     Event,
     ExperimentBegan,
@@ -35,8 +37,6 @@ pytestmark = pytest.mark.tensorflow
 
 def after_batch(number: int, work: Callable[[], object]) -> Any:
     """Return a callback that does something once, after a batch."""
-    import keras
-
     done: list[object] = []
 
     def on_train_batch_end(batch: int, logs: Any = None) -> None:
@@ -110,8 +110,6 @@ def test_a_stop_ends_one_fit_and_not_the_next(
 def test_an_experiment_of_another_terminal_runs_on_a_script_and_ends_with_its_fit(
     job: Experiment, until: type[Event], arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
-    import keras
-
     watch, model = watch_in(tmp_path), make_model()
     tuner = Tuner(lambda: watch.run_path)
 
@@ -156,8 +154,6 @@ def test_between_two_short_fits_a_request_is_refused(
 def test_a_loop_of_the_scripts_own_is_followed_and_not_changed(
     tmp_path: Path, all_runs_ended: None
 ) -> None:
-    from tfwatch import track
-
     tracked, held = track(range(5), runs_dir=tmp_path), threading.Event()
     for number in tracked:
         folder = tracked.run_path

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -37,6 +38,11 @@ from tfwatch.core.events import (
 from tfwatch.core.knobs import Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.run import open_run
+from tfwatch.tfdata import live_switch
+from tfwatch.watch import session
+from tfwatch.watch.fit.switching import current_pipeline, script_pipeline
+from tfwatch.watch.session import ScriptRun
+from tfwatch.watch.tensorflow_info import Device
 
 pytestmark = pytest.mark.tensorflow
 
@@ -69,8 +75,6 @@ def test_every_step_has_a_row_whose_parts_fill_the_time(
 def test_a_switch_between_epochs_takes_effect_with_the_next(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
-    import keras
-
     watch = watch_in(tmp_path)
     ask = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: watch.set(prefetch=2))
     make_model().fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[ask, watch])
@@ -100,10 +104,6 @@ def test_alternating_settings_have_one_pipeline_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """If TensorFlow leaves them ended, they are built again, and no data is cut off."""
-    import keras
-
-    from tfwatch.tfdata import live_switch
-
     if not lasts:
         monkeypatch.setattr(live_switch, "_restartable", lambda batches: batches)
     watch, settings = watch_in(tmp_path), cycle((3, "default", 1, "off", 3, 1))
@@ -138,8 +138,6 @@ def test_an_evaluation_before_the_first_step_does_not_end_the_run(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
     """In Keras 3.8 an evaluation sets its own `History` on the model."""
-    import keras
-
     model, watch = make_model(), watch_in(tmp_path)
 
     def evaluate(epoch: int, logs: Any) -> None:
@@ -154,8 +152,6 @@ def test_an_evaluation_before_the_first_step_does_not_end_the_run(
 def test_a_fit_inside_a_fit_takes_over_the_same_watch(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
-    import keras
-
     outer, inner, watch, paths = make_model(), make_model(), watch_in(tmp_path), []
 
     def fit_inner(batch: int, logs: Any) -> None:
@@ -171,9 +167,6 @@ def test_a_fit_inside_a_fit_takes_over_the_same_watch(
 
 
 def test_a_forked_process_that_exits_does_not_end_its_parents_run(tmp_path: Path) -> None:
-    from tfwatch.watch.session import ScriptRun
-    from tfwatch.watch.tensorflow_info import Device
-
     run = ScriptRun(tmp_path, Device("CPU", accelerated=False), {}, [])
     if (child := os.fork()) == 0:
         try:
@@ -189,8 +182,6 @@ def test_a_forked_process_that_exits_does_not_end_its_parents_run(tmp_path: Path
 def test_a_forked_process_that_exits_does_no_work_of_its_parents_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch import session
-
     at_exit: list[Callable[[], None]] = []
     monkeypatch.setattr("atexit.register", at_exit.append)
     session.call_at_exit((tmp_path / "done").touch)
@@ -208,9 +199,6 @@ def test_a_forked_process_that_exits_does_no_work_of_its_parents_end(
 def test_a_process_that_ends_waits_for_the_last_work_on_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.session import ScriptRun
-    from tfwatch.watch.tensorflow_info import Device
-
     at_exit: list[Callable[[], None]] = []
     monkeypatch.setattr("atexit.register", at_exit.append)
     monkeypatch.setattr("atexit.unregister", at_exit.remove)
@@ -246,8 +234,6 @@ def test_a_copy_of_a_watch_has_no_fit(arrays: Any, make_model: Make, tmp_path: P
 def test_prefetch_after_batches_in_gpu_memory_is_refused(
     arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fit.switching import current_pipeline, script_pipeline
-
     batches = iter(known(arrays))
     assert script_pipeline.why_not_switchable(batches) is None
     batches._iterator_resource = SimpleNamespace(
@@ -273,8 +259,6 @@ def test_prefetch_after_batches_in_gpu_memory_is_refused(
 def test_a_process_forked_within_a_fit_deletes_no_iterator(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
-    import keras
-
     codes: list[int] = []
 
     def fork(batch: int, logs: Any) -> None:

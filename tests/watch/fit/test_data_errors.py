@@ -6,8 +6,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.watch.watched import watch_in
 from tests.whole import events_of, only
@@ -29,8 +31,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def an_operation(at: int, calls: list[int]) -> Any:
-    import tensorflow as tf
-
     def checked(x: Any, y: Any) -> Any:
         with tf.control_dependencies(
             [tf.debugging.assert_less(y, tf.constant(at, tf.int64), message="a bad file")]
@@ -42,8 +42,6 @@ def an_operation(at: int, calls: list[int]) -> Any:
 
 def a_missing_file(at: int, calls: list[int]) -> Any:
     """Its error comes from the fetch itself, and names no operation of the data's."""
-    import tensorflow as tf
-
     examples = tf.data.Dataset.from_tensor_slices((X, Y)).take(at * BATCH)
     records = tf.data.TFRecordDataset("/nowhere/at-all")
     return examples.concatenate(records.map(lambda _: (tf.zeros(3), tf.zeros((), tf.int64)))).batch(
@@ -52,8 +50,6 @@ def a_missing_file(at: int, calls: list[int]) -> Any:
 
 
 def a_generator(at: int, calls: list[int]) -> Any:
-    import tensorflow as tf
-
     def batches() -> Iterator[Any]:
         for n in range(EXAMPLES // BATCH):
             calls.append(n)
@@ -66,8 +62,6 @@ def a_generator(at: int, calls: list[int]) -> Any:
 
 
 def sound(at: int, calls: list[int]) -> Any:
-    import tensorflow as tf
-
     return tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH)
 
 
@@ -78,22 +72,16 @@ DATA = [an_operation, a_missing_file, a_generator]
 
 
 def dense(calls: list[int]) -> Any:
-    import keras
-
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     return model, "mse", []
 
 
 def labels_out_of_range(calls: list[int]) -> Any:
-    import keras
-
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     return model, keras.losses.SparseCategoricalCrossentropy(from_logits=True), []
 
 
 def a_python_metric(calls: list[int]) -> Any:
-    import tensorflow as tf
-
     def check(labels: Any) -> Any:
         calls.append(1)
         if labels[0] >= 2:
@@ -119,8 +107,6 @@ def a_trace(calls: list[int]) -> Any:
 def outcome(make_data: Any, make_model: Any, settings: dict[str, Any], callbacks: list[Any]) -> Any:
     """Return the error's class, the calls of the user's Python, the updates that the optimizer
     counts, and the weights."""
-    import keras
-
     keras.utils.set_random_seed(3)
     calls: list[int] = []
     model, loss, metrics = make_model(calls)
@@ -199,8 +185,6 @@ def test_a_step_that_raises_as_it_runs_ends_fit_as_in_stock_fit(
 
 
 def test_an_error_of_the_data_says_what_was_wrong(tmp_path: Path) -> None:
-    import tensorflow as tf
-
     model, loss, _ = dense([])
     model.compile("sgd", loss)
     with pytest.raises(tf.errors.InvalidArgumentError, match="a bad file"):

@@ -4,8 +4,12 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+
+from tfwatch.runs.format import Layer, ThresholdMetric
+from tfwatch.watch.fit.model_facts import read_model
 
 pytestmark = pytest.mark.tensorflow
 
@@ -34,10 +38,6 @@ _LAYERS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
 def test_keras_leaves_cudnn_out_by_the_arguments_that_are_named(
     make: Callable[[Any], Any], against: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import keras
-
-    from tfwatch.watch.fit.model_facts import read_model
-
     rnn = import_module("keras.src.backend.tensorflow.rnn")
     asked: list[str] = []
 
@@ -59,10 +59,6 @@ def test_keras_leaves_cudnn_out_by_the_arguments_that_are_named(
 
 
 def test_a_layer_has_its_path_in_the_model() -> None:
-    import keras
-
-    from tfwatch.watch.fit.model_facts import read_model
-
     lstm = keras.layers.LSTM(2, unroll=True, name="lstm")
     encoder = keras.Sequential(
         [keras.Input((4, 2)), keras.layers.Bidirectional(lstm, name="both")], name="encoder"
@@ -75,11 +71,6 @@ def test_a_layer_has_its_path_in_the_model() -> None:
 
 
 def test_convolutions_that_compute_in_float16_are_named() -> None:
-    import keras
-
-    from tfwatch.runs.format import Layer
-    from tfwatch.watch.fit.model_facts import read_model
-
     layers = keras.layers
     model = keras.Sequential(
         [
@@ -98,11 +89,6 @@ def test_convolutions_that_compute_in_float16_are_named() -> None:
 
 
 def test_preprocessing_layers_and_metrics_of_uneven_thresholds_are_named() -> None:
-    import keras
-
-    from tfwatch.runs.format import Layer, ThresholdMetric
-    from tfwatch.watch.fit.model_facts import read_model
-
     keras.utils.set_random_seed(3)
     layers = keras.layers
     model = keras.Sequential(

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
+import tensorflow as tf
 
 from tests.keras_fixtures import STEPS, compile_built, fingerprint
 from tests.runs.folders import read
@@ -25,8 +27,6 @@ NOT_KERAS = (
 
 
 def compiled(model: Any, calls: list[int]) -> Any:
-    import tensorflow as tf
-
     @tf.function
     def one_batch(iterator: Any) -> Any:
         calls.append(1)
@@ -36,8 +36,6 @@ def compiled(model: Any, calls: list[int]) -> Any:
 
 
 def compiled_for_two_batches(model: Any, calls: list[int]) -> Any:
-    import tensorflow as tf
-
     @tf.function
     def two_batches(iterator: Any) -> Any:
         calls.append(1)
@@ -139,8 +137,6 @@ def test_the_last_call_of_an_epoch_may_have_fewer_steps(
 def test_a_method_that_makes_it_is_recognized_too(
     arrays: Any, make_model: Callable[[], Any], tmp_path: Path
 ) -> None:
-    import keras
-
     class OwnFunction(keras.Sequential):
         train_function: Any
 
@@ -176,8 +172,6 @@ def test_an_error_in_it_ends_the_run_as_failed(
 def test_a_train_on_batch_within_a_fit_is_not_a_step_of_the_fit(
     arrays: Any, make_model: Callable[[], Any], tmp_path: Path
 ) -> None:
-    import keras
-
     def fit(*watches: Any) -> Any:
         model = make_model()
 

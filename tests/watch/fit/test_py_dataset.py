@@ -8,7 +8,10 @@ import types
 from pathlib import Path
 from typing import Any
 
+import keras
+import numpy as np
 import pytest
+from keras.src.trainers.data_adapters import py_dataset_adapter as adapter
 
 from tests.watch.watched import Make, watch_in
 from tests.whole import events_of
@@ -23,8 +26,6 @@ CHANGES = {0: {"workers": 3}, 1: {"multiprocessing": True}, 2: {"workers": "off"
 def train(arrays: Any, make_model: Make, callbacks: list[Any], **options: Any) -> tuple[Any, ...]:
     """Return the weights and losses of a training with a seed, which shuffles the batches; and the
     threads that read its `PyDataset`, for its first batch and in each epoch."""
-    import keras
-
     threads: list[set[str]] = [set()]
 
     class Batches(keras.utils.PyDataset):
@@ -64,9 +65,6 @@ def test_its_workers_change_with_an_epoch_or_say_why_not_and_the_result_stays(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import keras
-    from keras.src.trainers.data_adapters import py_dataset_adapter as adapter
-
     class Enqueuer(adapter.OrderedEnqueuer):
         def __init__(self, *given: Any, workers: int, **named: Any) -> None:
             if workers == 99:
@@ -102,8 +100,6 @@ def test_its_workers_change_with_an_epoch_or_say_why_not_and_the_result_stays(
 
 def flipped(array: Any) -> Any:
     """Return an array, turned over at random."""
-    import numpy as np
-
     return array[::-1] if np.random.default_rng(1).random() < 0.5 else array
 
 
@@ -111,8 +107,6 @@ class Noise:
     """Adds to arrays what it draws."""
 
     def __init__(self) -> None:
-        import numpy as np
-
         self.generator = np.random.default_rng(1)
 
     def __call__(self, array: Any) -> Any:
@@ -172,8 +166,6 @@ def with_unset_closure() -> Any:
 def test_one_that_draws_random_numbers_has_workers_once_the_user_accepts_others(
     change: Any, drawn: str, arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
-    import keras
-
     class Batches(keras.utils.PyDataset):
         def __init__(self) -> None:
             super().__init__()

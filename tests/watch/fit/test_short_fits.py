@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import psutil
 import pytest
+import tensorflow as tf
 
 from tests.keras_fixtures import STEPS, compile_built, fingerprint
 from tests.runs.processes import wait_until
@@ -20,7 +22,12 @@ from tests.watch.watched import Make, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import EpochStarted, Noted, RunEnded, Traced
 from tfwatch.core.rows import Flag
+from tfwatch.runs import script_process
 from tfwatch.runs.run import open_run
+from tfwatch.tfdata.code_edits import CallSite, names_in_fit
+from tfwatch.watch import session
+from tfwatch.watch.fit import fit_runs
+from tfwatch.watch.fit.fit_runs import run_of_next_fit
 
 pytestmark = pytest.mark.tensorflow
 
@@ -29,8 +36,6 @@ pytestmark = pytest.mark.tensorflow
 def _no_run_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """End the runs that wait for another fit. A fit that compiles is short here, however busy the
     machine."""
-    from tfwatch.watch.fit import fit_runs
-
     monkeypatch.setattr(fit_runs, "SHORT_S", 1e3)
     yield
     for run in fit_runs._resting:
@@ -40,8 +45,6 @@ def _no_run_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def small_model() -> Any:
-    import keras
-
     keras.utils.set_random_seed(3)  # op determinism asks for one
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
@@ -117,8 +120,6 @@ def test_short_fits_after_the_first_share_a_run(tmp_path: Path) -> None:
 def test_a_run_that_rests_ends_with_its_last_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch import session
-
     model, watch = small_model(), watch_in(tmp_path)
     fit(model, watch)
     begun_s = time.perf_counter()
@@ -137,8 +138,6 @@ def test_a_run_that_rests_ends_with_its_last_fit(
 def test_other_settings_another_folder_and_long_fits_have_runs_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fit import fit_runs
-
     model = small_model()
     watches = [watch_in(tmp_path / name) for name in ("one", "one", "other", "one")]
     watches[1].set(prefetch=2)
@@ -153,8 +152,6 @@ def test_other_settings_another_folder_and_long_fits_have_runs_of_their_own(
 
 
 def test_a_fit_that_fails_ends_the_run_that_it_shares(tmp_path: Path) -> None:
-    import keras
-
     def fail(batch: int, logs: Any) -> None:
         raise RuntimeError("a callback of the user's")
 
@@ -187,8 +184,6 @@ def test_many_fits_leave_neither_threads_nor_descriptors_nor_notes(tmp_path: Pat
 
 
 def test_a_forked_process_begins_a_run_of_its_own(tmp_path: Path) -> None:
-    from tfwatch.watch.fit.fit_runs import run_of_next_fit
-
     for _ in range(2):
         run_of_next_fit(tmp_path, {}).finish({})
     if (child := os.fork()) == 0:
@@ -200,9 +195,6 @@ def test_a_forked_process_begins_a_run_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", ["arrays", "generator", "PyDataset", "tf.data"])
 def test_the_kind_of_data_is_known_before_a_stage_is_read(data: str, tmp_path: Path) -> None:
-    import keras
-    import tensorflow as tf
-
     class Rows(keras.utils.PyDataset):
         def __len__(self) -> int:
             return 3
@@ -226,10 +218,6 @@ def test_the_kind_of_data_is_known_before_a_stage_is_read(data: str, tmp_path: P
 def test_in_a_launched_script_the_first_fit_begins_the_run_that_all_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.runs import script_process
-    from tfwatch.tfdata.code_edits import CallSite, names_in_fit
-    from tfwatch.watch import session
-
     def read(call: CallSite) -> dict[str, str]:
         readers.add(threading.current_thread().name)
         return names_in_fit(call)

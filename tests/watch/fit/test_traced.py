@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorflow.python.framework import config
 
 from tests.keras_fixtures import all_runs_ended
 from tests.watch.tracked import end_all, opened
@@ -16,6 +19,7 @@ from tfwatch.core.events import Traced
 from tfwatch.core.rows import Flag
 from tfwatch.runs.format import Embedding, ModelFacts
 from tfwatch.runs.run import open_run
+from tfwatch.watch.fit.fit_runs import complete_runs
 
 __all__ = ["all_runs_ended"]
 
@@ -23,8 +27,6 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("all_runs_ended")]
 
 
 def model_of(**options: Any) -> Any:
-    import keras
-
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input((None, 2)), keras.layers.Dense(1)])
     model.compile("sgd", "mse", metrics=["mae"], **options)
@@ -32,8 +34,6 @@ def model_of(**options: Any) -> Any:
 
 
 def batches_of(lengths: list[int]) -> Any:
-    import tensorflow as tf
-
     def batches() -> Any:
         for length in lengths:
             yield np.ones((4, length, 2), "float32"), np.ones((4, length, 1), "float32")
@@ -45,8 +45,6 @@ def batches_of(lengths: list[int]) -> Any:
 @pytest.fixture
 def with_xla() -> Iterator[None]:
     """Keras compiles nothing with XLA under op determinism."""
-    from tensorflow.python.framework import config
-
     config.disable_op_determinism()
     yield
     config.enable_op_determinism()
@@ -68,8 +66,6 @@ def test_xla_compiles_each_new_length(tmp_path: Path) -> None:
 
 
 def test_a_fit_after_compile_says_that_its_train_function_is_another(tmp_path: Path) -> None:
-    from tfwatch.watch.fit.fit_runs import complete_runs
-
     model, watch = model_of(), watch_in(tmp_path)
     for _ in range(3):
         model.compile("sgd", "mse")
@@ -81,8 +77,6 @@ def test_a_fit_after_compile_says_that_its_train_function_is_another(tmp_path: P
 
 
 def test_the_manifest_has_facts_of_the_first_model(tmp_path: Path) -> None:
-    import keras
-
     keras.utils.set_random_seed(3)
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Embedding(50, 3, name="words"), keras.layers.Flatten()]
@@ -96,8 +90,6 @@ def test_the_manifest_has_facts_of_the_first_model(tmp_path: Path) -> None:
 
 
 def test_a_python_number_retraces_the_function_of_a_loop(tmp_path: Path) -> None:
-    import tensorflow as tf
-
     variable = tf.Variable(0.0)
 
     @tf.function

@@ -4,6 +4,7 @@ reported, against what Keras trains."""
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from tests.watch.watched import watch_in
 from tests.whole import events_of
 from tfwatch.core.events import TrainableIgnored
 from tfwatch.runs.run import open_run
+from tfwatch.watch.fit.fit_runs import complete_runs
 
 __all__ = ["all_runs_ended"]
 
@@ -21,8 +23,6 @@ X = np.random.default_rng(1).normal(size=(16, 4)).astype("float32")
 
 
 def model_of(**options: Any) -> Any:
-    import keras
-
     keras.utils.set_random_seed(3)
     encoder = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dense(4, name="first")], name="encoder"
@@ -34,8 +34,6 @@ def model_of(**options: Any) -> Any:
 
 def fit(model: Any, tmp_path: Path) -> tuple[bool, list[TrainableIgnored]]:
     """Train; return whether the first layer trained, and what the run reports."""
-    from tfwatch.watch.fit.fit_runs import complete_runs
-
     kernel, watch = model.layers[0].layers[0].kernel, watch_in(tmp_path)
     before = np.array(kernel)
     model.fit(X, X[:, :1], batch_size=4, verbose=0, callbacks=[watch])
@@ -79,8 +77,6 @@ def test_steps_without_a_graph_read_trainable_each_time(tmp_path: Path) -> None:
 
 
 def test_a_train_step_of_the_scripts_own_may_freeze_by_itself(tmp_path: Path) -> None:
-    import keras
-
     class Alternates(keras.Model):
         def __init__(self) -> None:
             super().__init__()

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.keras_fixtures import determinism
 from tests.watch.watched import watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import Noted, RunEnded, TrainingFailed, WatchFailed
 from tfwatch.runs.run import open_run
+from tfwatch.watch.fit.stepping.step_runners import BatchStep
 
 pytestmark = pytest.mark.tensorflow
 
@@ -37,8 +40,6 @@ class Made:
 
 
 def dense(inputs: int = 3) -> Any:
-    import keras
-
     return keras.Sequential([keras.Input((inputs,)), keras.layers.Dense(1)])
 
 
@@ -47,7 +48,6 @@ def dense(inputs: int = 3) -> Any:
 
 def a_metric(settings: dict[str, Any], *, times: float = np.inf) -> Made:
     """Return a model with a metric that raises at its first calls."""
-    import keras
 
     class NoFloats(keras.metrics.Mean):
         def update_state(self, y: Any, predicted: Any = None, sample_weight: Any = None) -> Any:
@@ -69,8 +69,6 @@ def a_metric_once(settings: dict[str, Any]) -> Made:
 
 def metrics_half_built(settings: dict[str, Any]) -> Made:
     """A second trace would find no metric that raises, and a step that returns nothing."""
-    import keras
-
     x = keras.Input((3,))
     model = keras.Model(
         x, [keras.layers.Dense(1, name="left")(x), keras.layers.Dense(1, name="right")(x)]
@@ -80,8 +78,6 @@ def metrics_half_built(settings: dict[str, Any]) -> Made:
 
 
 def a_loss_of_a_wrong_shape(settings: dict[str, Any]) -> Made:
-    import tensorflow as tf
-
     def loss(y: Any, predicted: Any) -> Any:
         calls.append(1)
         return tf.matmul(y - predicted, tf.ones((7, 7)))
@@ -95,8 +91,6 @@ def a_loss_of_a_wrong_shape(settings: dict[str, Any]) -> Made:
 def a_train_step(
     settings: dict[str, Any], error: Callable[[], Exception] = lambda: OSError("in the step")
 ) -> Made:
-    import keras
-
     class FileWorkload(keras.Sequential):
         def train_step(self, data: Any) -> Any:
             calls.append(1)
@@ -122,7 +116,6 @@ def nothing(settings: dict[str, Any]) -> Made:
 
 def nothing_unbuilt(settings: dict[str, Any]) -> Made:
     """The first step creates its weights."""
-    import keras
 
     class FileWorkload(keras.Model):
         def build(self, shape: Any) -> None:
@@ -141,7 +134,6 @@ def nothing_unbuilt(settings: dict[str, Any]) -> Made:
 
 def nothing_of_a_fixed_shape(settings: dict[str, Any]) -> Made:
     """Its step returns a value without a fixed shape, which a loop in a graph cannot carry."""
-    import keras
 
     class FileWorkload(keras.Sequential):
         def train_step(self, data: Any) -> Any:
@@ -171,8 +163,6 @@ def outcome(
 ) -> Any:
     """Return the error or result of `fit`, the number of calls of the user's Python, and the number
     of updates."""
-    import keras
-
     keras.utils.set_random_seed(3)
     made = make(settings)
     labels = Y if made.labels is None else made.labels
@@ -226,8 +216,6 @@ def test_it_runs_as_often_as_in_stock_fit(make: Any, settings: str, tmp_path: Pa
 def test_an_error_of_tfwatch_before_the_users_python_leaves_the_step_to_keras(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fit.stepping.step_runners import BatchStep
-
     stock = outcome(nothing, {}, [])
     monkeypatch.setattr(BatchStep, "_compiled", lambda *_: 1 / 0)
     watch = watch_in(tmp_path)

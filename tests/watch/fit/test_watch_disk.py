@@ -5,11 +5,13 @@ import errno
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 
 from tests.keras_fixtures import STEPS, fingerprint
 from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tfwatch.runs.run import open_run
+from tfwatch.watch.fit.fit_runs import complete_runs
 
 pytestmark = pytest.mark.tensorflow
 
@@ -51,10 +53,6 @@ def test_a_disk_that_fills_in_mid_run_is_reported_with_the_step(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    import keras
-
-    from tfwatch.watch.fit.fit_runs import complete_runs
-
     def fill_up(epoch: int, logs: Any) -> None:
         watch._recorder.writer.flush()
         fill(monkeypatch, "os.pwrite")

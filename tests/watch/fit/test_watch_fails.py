@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 
 from tests.keras_fixtures import STEPS, fingerprint
@@ -16,6 +17,9 @@ from tfwatch.core.events import Noted, PipelineSwitched, RunEnded, TrainingFaile
 from tfwatch.runs import create
 from tfwatch.runs.run import open_run
 from tfwatch.runs.snapshot import Snapshot
+from tfwatch.runs.writer import RunWriter
+from tfwatch.watch.fit import fetch
+from tfwatch.watch.fit.fetch import Fetch
 
 pytestmark = pytest.mark.tensorflow
 
@@ -23,8 +27,6 @@ pytestmark = pytest.mark.tensorflow
 def test_a_fit_that_raises_ends_its_run_and_a_later_fit_without_watch_writes_nothing(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
-    import keras
-
     def fail(batch: int, logs: Any) -> None:
         if batch == 5:
             raise RuntimeError("a callback of the user's")
@@ -46,8 +48,6 @@ def test_a_fit_that_raises_ends_its_run_and_a_later_fit_without_watch_writes_not
 def test_a_fit_left_before_its_first_step_records_no_later_one(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
-    import keras
-
     def fail(epoch: int, logs: Any) -> None:
         raise RuntimeError("a callback of the user's")
 
@@ -104,8 +104,6 @@ def test_an_error_without_a_printable_text_is_raised_unchanged(
 def test_an_error_while_a_failure_is_reported_does_not_replace_it(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fit.fetch import Fetch
-
     monkeypatch.setattr(Fetch, "close", lambda _: 1 / 0)
     run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), ValueError)
     assert "ZeroDivisionError" in only(run, WatchFailed).reason
@@ -115,10 +113,6 @@ def test_an_error_while_a_failure_is_reported_does_not_replace_it(
 def test_a_step_log_lost_while_batches_are_buffered_loses_no_batch(
     arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import keras
-
-    from tfwatch.runs.writer import RunWriter
-
     model, watch = make_model(), watch_in(tmp_path)
     watch.set(prefetch=4)
 
@@ -145,8 +139,6 @@ def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_once_the_disk_responds
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    import keras
-
     monkeypatch.setattr(create, "BEGIN_S", 0.05)
     model, watch = make_model(), watch_in(tmp_path)
     seen = []
@@ -170,8 +162,6 @@ def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_once_the_disk_responds
 def test_a_batch_of_unknown_size_is_noted_once(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool
 ) -> None:
-    from tfwatch.watch.fit import fetch
-
     def weigh(batch: Any) -> None:
         if raises:
             raise TypeError("no")

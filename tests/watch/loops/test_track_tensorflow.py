@@ -11,8 +11,11 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
 import tfwatch
 from tests.runs.processes import wait_until
@@ -21,23 +24,20 @@ from tests.whole import events_of
 from tfwatch.core.events import Noted, WatchFailed
 from tfwatch.core.rows import Flag
 from tfwatch.runs.library import list_runs
-from tfwatch.watch.loops import track
+from tfwatch.watch.loops import async_loop, function_calls, track, tracked_loop
+from tfwatch.watch.loops.loop_step_log import LoopStepLog
+from tfwatch.watch.tensorflow_info import Device
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("all_runs_ended")]
 
 
 def dataset(arrays: Any) -> Any:
-    import tensorflow as tf
-
     return tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1).batch(16)
 
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat the CPU as a GPU, and probe it."""
-    from tfwatch.watch.loops import async_loop, tracked_loop
-    from tfwatch.watch.tensorflow_info import Device
-
     make = async_loop.make_completion_probe
     monkeypatch.setattr(tracked_loop, "find_device", lambda: Device("GPU:0", accelerated=True))
     monkeypatch.setattr(async_loop, "make_completion_probe", lambda writer: make(writer, "/CPU:0"))
@@ -51,9 +51,6 @@ def by_tape(
     make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]
 ) -> tuple[str, list[float]]:
     """Train with a loop that leaves its losses on the device."""
-    import keras
-    import tensorflow as tf
-
     model, data = make_model(), dataset(arrays)
     optimizer, loss_of = keras.optimizers.Adam(), keras.losses.MeanSquaredError()
 
@@ -85,8 +82,6 @@ def by_hand(
     make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]
 ) -> tuple[str, list[float]]:
     """Train without a compiled function, with random numbers from operations."""
-    import tensorflow as tf
-
     make_model()
     weight, data, losses = tf.Variable(tf.random.normal((4,))), dataset(arrays), []
     for _ in range(2):
@@ -122,8 +117,6 @@ def test_a_loop_is_the_same_bit_for_bit(
 
 
 def test_steps_that_trace_are_flagged(tmp_path: Path) -> None:
-    import tensorflow as tf
-
     @tf.function
     def step(x: Any) -> Any:
         return tf.reduce_sum(x)
@@ -140,8 +133,6 @@ def test_steps_that_trace_are_flagged(tmp_path: Path) -> None:
 def test_a_loop_of_operations_without_a_call_of_a_function_runs_op_by_op(
     tmp_path: Path, runs: str
 ) -> None:
-    import tensorflow as tf
-
     def square(x: Any) -> Any:
         return tf.linalg.matmul(x, x) + 1.0
 
@@ -161,12 +152,6 @@ def test_python_beside_the_calls_of_a_function_is_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call takes 30 us by the clock of the calls, and a failing one counts too."""
-    import tensorflow as tf
-    from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
-
-    from tfwatch.watch.loops import function_calls
-    from tfwatch.watch.loops.loop_step_log import LoopStepLog
-
     host_ns, own_call, ticks = (
         LoopStepLog._host_ns,
         Function.__call__,
@@ -203,8 +188,6 @@ def test_python_beside_the_calls_of_a_function_is_host(
 def test_a_function_whose_graph_cannot_be_read_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import tensorflow as tf
-
     def fail(function: Any) -> bool:
         raise AttributeError("another TensorFlow")
 
@@ -223,8 +206,6 @@ def test_a_function_whose_graph_cannot_be_read_is_noted(
 
 @pytest.mark.parametrize("form", ["batch", "iterator", "captured", "inner loop", "data set"])
 def test_a_call_that_fetches_its_batches_is_recorded_as_such(form: str, tmp_path: Path) -> None:
-    import tensorflow as tf
-
     data = tf.data.Dataset.range(20)
     iterator = iter(data)
     double = tf.function(lambda x: x * 2)
@@ -259,8 +240,6 @@ def test_a_call_that_fetches_its_batches_is_recorded_as_such(form: str, tmp_path
 
 
 def test_a_function_whose_trace_fails_is_not_traced_again(tmp_path: Path) -> None:
-    import tensorflow as tf
-
     traces = []
 
     @tf.function(input_signature=[tf.TensorSpec([2])])
@@ -280,8 +259,6 @@ def test_a_function_whose_trace_fails_is_not_traced_again(tmp_path: Path) -> Non
 def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(
     gpu: None, arrays: Any, tmp_path: Path
 ) -> None:
-    import tensorflow as tf
-
     def is_probed() -> bool:
         """Return whether the thread has timed probes of an idle GPU."""
         probe = tracked._loop._step_log.gpu_probe if tracked._loop else None
@@ -305,8 +282,6 @@ def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(
 
 
 def test_a_gpu_is_not_probed_if_its_work_is_not_visible(gpu: None, tmp_path: Path) -> None:
-    import tensorflow as tf
-
     with tf.Graph().as_default(), tfwatch.track(range(5), tmp_path) as tracked:
         assert len(list(tracked)) == 5
     assert {note.text for note in events_of(opened(tracked), Noted)} == {
@@ -323,8 +298,6 @@ def test_a_tracked_data_set_given_to_fit_shows_the_way_to_watch_a_fit(
 
 
 def test_a_loop_that_waits_for_a_shuffle_buffer_names_it(tmp_path: Path) -> None:
-    import tensorflow as tf
-
     def slow(number: Any) -> Any:
         with tf.control_dependencies([tf.numpy_function(lambda: time.sleep(0.004), [], [])]):
             return tf.identity(number)
@@ -347,8 +320,6 @@ def test_a_loop_that_waits_for_a_shuffle_buffer_names_it(tmp_path: Path) -> None
 
 
 def test_a_tracked_loop_in_a_function_raises_a_sentence(tmp_path: Path) -> None:
-    import tensorflow as tf
-
     def loop(data: Any) -> Any:
         total = tf.constant(0, tf.int64)
         for number in data:

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from tensorflow.compiler.xla.service import hlo_pb2
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tfwatch.watch.profile.compiled import operations_of_kernels
 
@@ -15,8 +17,6 @@ class Module:
     """A module with a main computation, as XLA writes it."""
 
     def __init__(self) -> None:
-        from tensorflow.compiler.xla.service import hlo_pb2
-
         self.proto = hlo_pb2.HloProto()
         self._main = self._computation()
         self._count = 0
@@ -55,8 +55,6 @@ class Module:
 
 def names_of(*ran: str, **modules: Module) -> dict[str, str]:
     """Return the operations by the kernels of several modules, of which some ran."""
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
     compiled, host = xplane_pb2.XPlane(), xplane_pb2.XPlane()
     for number, (name, module) in enumerate(modules.items()):
         of_module = compiled.event_metadata[number]

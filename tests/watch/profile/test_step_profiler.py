@@ -7,17 +7,25 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorflow.python.profiler import profiler_v2
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tests.keras_fixtures import fingerprint
 from tests.runs.folders import make_manifest, read_back
 from tests.runs.processes import wait_until
+from tfwatch import Watch
 from tfwatch.core.events import StepProfiled
 from tfwatch.core.rows import Flag
 from tfwatch.runs.requests import ProfileRequest, append
 from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
+from tfwatch.watch.profile import origins
+from tfwatch.watch.profile.operations import Recording, read_profile
+from tfwatch.watch.profile.origins import Origins
 from tfwatch.watch.profile.step_profiler import StepProfiler
 
 if TYPE_CHECKING:
@@ -39,7 +47,6 @@ def train(
 ) -> Any:
     """Train epochs of 24 steps; return the fingerprint of the result. A profile is asked for at a
     step of the first one."""
-    import keras
 
     class Summed(keras.layers.Layer):
         def call(self, inputs: Any) -> Any:
@@ -87,8 +94,6 @@ def watched(
     tmp_path: Path, during: Callable[[int], None] = lambda _: None, **more: int
 ) -> tuple[Any, Any]:
     """Return the fingerprint of a watched training, and its run."""
-    from tfwatch import Watch
-
     watch = Watch(runs_dir=tmp_path)
     result = train(watch, during, **more)
     # The writer's thread reads what the profiler recorded, and is not waited for by the training.
@@ -140,15 +145,12 @@ def test_the_line_of_a_layer_of_ones_own_is_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize("begins_at", [3, FIRST + 2])
 def test_a_profiler_of_the_users_has_precedence(tmp_path: Path, begins_at: int) -> None:
     """It begins before ours or while ours runs, and records what it was asked for."""
-    import tensorflow as tf
 
     def during(batch: int) -> None:
         if batch == begins_at:
             start(str(tmp_path / "users"))  # by a name that it had before ours began
         elif batch == FIRST + 10:
             tf.profiler.experimental.stop()
-
-    from tensorflow.python.profiler import profiler_v2
 
     lock, start = profiler_v2._profiler_lock, profiler_v2.start
     _, run = watched(tmp_path / "runs", during)
@@ -164,9 +166,6 @@ def test_a_profiler_that_begins_while_ours_stops_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have their file."""
-    import tensorflow as tf
-    from tensorflow.python.profiler import profiler_v2
-
     lock, stop = profiler_v2._profiler_lock, profiler_v2.stop
     may_stop, stops = threading.Event(), threading.Event()
 
@@ -221,10 +220,6 @@ def test_a_run_that_ends_before_its_profile_says_so() -> None:
 
 def test_a_gpu_whose_kernels_are_not_recorded_has_no_profile(tmp_path: Path) -> None:
     """As on a Mac: the host's operations launch kernels, and their time is none of the step's."""
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-    from tfwatch.watch.profile.operations import Recording, read_profile
-
     space = xplane_pb2.XSpace()
     plane = space.planes.add(name="/host:CPU")
     name = "StatefulPartitionedCall/net_1/body_1/MatMul:MatMul"
@@ -259,10 +254,6 @@ _LOOP = "while/body/_1/while/cond/then/_17/while/cond/StatefulPartitionedCall"
 def test_an_operation_belongs_to_the_layer_of_its_path(path: str, origin: tuple[str, str]) -> None:
     """In `fit`, in several steps per call, and on the replicas of a strategy; two scopes of one
     name have a number."""
-    import keras
-
-    from tfwatch.watch.profile.origins import Origins
-
     dense = keras.layers.Dense
     block = keras.Sequential([dense(2, name="dense"), dense(2, name="dense_1")], name="block")
     model = keras.Sequential([keras.Input((2,)), block, dense(1, name="head")], name="net")
@@ -288,10 +279,6 @@ def test_nobody_asks_for_a_second_profile() -> None:
 def test_a_step_with_a_loop_or_many_operations_is_profiled_for_three_steps_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import tensorflow as tf
-
-    from tfwatch.watch.profile import origins
-
     def graph_of(function: Callable[[Any], Any]) -> Any:
         called = tf.function(function)
         return tf.function(called).get_concrete_function(tf.ones(3)).graph

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import keras
 import pytest
+import tensorflow as tf
 
-from tfwatch.watch.profile.origins import Origins
+from tfwatch.watch.profile.origins import Origins, _operations_of
 
 pytestmark = pytest.mark.tensorflow
 
@@ -13,11 +15,6 @@ _KERNEL, _BIAS = "net/dense/kernel", "net/dense/bias"
 
 def origins_of(optimizer: str, policy: str = "float32", **options: Any) -> tuple[Origins, Any]:
     """Return the origins of a model's step, and its graph."""
-    import keras
-    import tensorflow as tf
-
-    from tfwatch.watch.profile.origins import Origins
-
     layers = [keras.Input((3,)), keras.layers.Dense(2, name="dense", dtype=policy)]
     model = keras.Sequential(layers, name="net")
     made = keras.optimizers.get({"class_name": optimizer, "config": {"name": "opt", **options}})
@@ -35,8 +32,6 @@ def origins_of(optimizer: str, policy: str = "float32", **options: Any) -> tuple
 
 
 def operations(graph: Any) -> list[str]:
-    from tfwatch.watch.profile.origins import _operations_of
-
     kinds = ("Const", "Placeholder", "NoOp")
     every = _operations_of(graph).items()
     return [name for name, one in every if "opt" in name.split("/") and one.type not in kinds]

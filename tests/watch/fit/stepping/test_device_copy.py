@@ -10,13 +10,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.keras_fixtures import determinism
 from tests.runs.folders import make_writer
+from tfwatch import Watch
 from tfwatch.core.knobs import NotTimed
 from tfwatch.runs.run import open_run
+from tfwatch.tfdata import live_switch, work_ahead
+from tfwatch.watch.fit.stepping import device_copy
+from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
+from tfwatch.watch.fit.switching import requested_switches
 
 pytestmark = pytest.mark.tensorflow
 #: The CPU as TensorFlow lists it.
@@ -25,14 +32,10 @@ HOST = "/device:CPU:0"
 
 def batch_of(**parts: int) -> list[Any]:
     """Return a flat batch with so many elements of each type."""
-    import tensorflow as tf
-
     return [tf.zeros(count, kind) for kind, count in parts.items()]
 
 
 def test_only_large_parts_that_the_gpu_takes_are_copied() -> None:
-    from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy
-
     copy = DeviceCopy(HOST)
     copy.begin(batch_of(float32=LEAST_BYTES, uint8=LEAST_BYTES, int64=64, int32=LEAST_BYTES))
 
@@ -41,8 +44,6 @@ def test_only_large_parts_that_the_gpu_takes_are_copied() -> None:
 
 
 def test_small_batches_are_not_copied_and_the_run_says_so() -> None:
-    from tfwatch.watch.fit.stepping.device_copy import DeviceCopy, TimedCopy
-
     writer = make_writer(None)
     copy = TimedCopy(writer, DeviceCopy(HOST))
 
@@ -51,8 +52,6 @@ def test_small_batches_are_not_copied_and_the_run_says_so() -> None:
 
 
 def test_a_copy_that_fails_ends_its_timing_and_nothing_else() -> None:
-    from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
-
     writer = make_writer(None)
     copy = TimedCopy(writer, DeviceCopy("/no such device"))
 
@@ -62,10 +61,6 @@ def test_a_copy_that_fails_ends_its_timing_and_nothing_else() -> None:
 
 
 def test_a_cpu_has_nothing_to_copy_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tensorflow as tf
-
-    from tfwatch.watch.fit.stepping import device_copy
-
     model = SimpleNamespace(trainable_variables=[])
     assert device_copy.find_device(model, eager=False, is_flat=True) is NotTimed.CPU
 
@@ -89,11 +84,6 @@ def test_a_cpu_has_nothing_to_copy_to(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def train(folder: Path | None, switches: dict[int, dict[str, Any]]) -> tuple[Any, Any]:
     """Train on batches of 1 MB, the last one smaller; return losses and weights, and the run."""
-    import keras
-    import tensorflow as tf
-
-    from tfwatch import Watch
-
     keras.utils.set_random_seed(1)
     model = keras.Sequential(
         [keras.Input((64, 64, 3)), keras.layers.AveragePooling2D(8), keras.layers.Flatten()]
@@ -126,10 +116,6 @@ def train(folder: Path | None, switches: dict[int, dict[str, Any]]) -> tuple[Any
 def test_training_is_the_same_with_copies_and_with_their_knobs_switched(
     knob: str, values: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from tfwatch.tfdata import work_ahead
-    from tfwatch.watch.fit.stepping import device_copy
-    from tfwatch.watch.fit.switching import requested_switches
-
     monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(requested_switches, "why_no_device_prefetch", lambda: None)
@@ -151,8 +137,6 @@ def test_training_is_the_same_with_copies_and_with_their_knobs_switched(
 
 def timed(monkeypatch: pytest.MonkeyPatch, *, is_ahead: bool, copy_ms: float = 8.0) -> Any:
     """Return a copy of which each takes no time, by steps of 10 ms, after 40 of them."""
-    from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
-
     monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: is_ahead)
     monkeypatch.setattr(DeviceCopy, "time_like", lambda *_: copy_ms * 1e6)
     copy = TimedCopy(make_writer(None), DeviceCopy(HOST))
@@ -193,8 +177,6 @@ def test_without_a_stamp_a_wait_is_for_a_copy_that_fills_the_step(
 
 
 def test_copies_ahead_do_not_count_as_copies_by_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
-
     is_there = iter([False] * 5 + [True] * 10 + [False] * 10)
     monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: next(is_there))
     writer = make_writer(None)
@@ -212,11 +194,6 @@ def test_a_wait_for_device_prefetch_is_split_where_the_batch_is_ready(
     slow: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The copy to the CPU takes no time, so a stage behind it takes it."""
-    import tensorflow as tf
-
-    from tfwatch.tfdata import live_switch, work_ahead
-    from tfwatch.watch.fit.stepping import device_copy
-    from tfwatch.watch.fit.switching import requested_switches
 
     def late(*batch: Any) -> Any:
         tf.numpy_function(lambda: time.sleep(0.02), [], [])
@@ -241,11 +218,6 @@ def test_a_wait_for_device_prefetch_is_split_where_the_batch_is_ready(
 
 def fit_slowly(folder: Path, late: Any) -> Any:
     """Train on batches of 1 MB with device prefetch, and return the run."""
-    import keras
-    import tensorflow as tf
-
-    from tfwatch import Watch
-
     model = keras.Sequential(
         [keras.Input((64, 64, 3)), keras.layers.Flatten(), keras.layers.Dense(1)]
     )

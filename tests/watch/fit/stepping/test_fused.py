@@ -6,16 +6,21 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.keras_fixtures import BATCH, STEPS, compile_built, fingerprint
 from tests.runs.folders import make_manifest
+from tfwatch import Watch
 from tfwatch.core.events import Noted, PipelineSwitched
 from tfwatch.core.rows import Flag
 from tfwatch.runs.run import open_run
 from tfwatch.runs.snapshot import Snapshot
 from tfwatch.runs.writer import RunWriter
+from tfwatch.watch.fit.stepping import step_runners
+from tfwatch.watch.fit.stepping.fused_steps import FusedSteps, GraphClock, find_clock
 
 pytestmark = pytest.mark.tensorflow
 
@@ -31,18 +36,12 @@ def model(make_model: Callable[[], Any]) -> Any:
 
 def batches(arrays: Any) -> Any:
     """Two groups of ten, and one more batch."""
-    import tensorflow as tf
-
     return tf.data.Dataset.from_tensor_slices(arrays).batch(BATCH)
 
 
 def test_a_clock_that_op_determinism_forbids_is_not_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    import tensorflow as tf
-
-    from tfwatch.watch.fit.stepping.fused_steps import find_clock
-
     asked = []
     monkeypatch.setattr(tf, "timestamp", lambda: asked.append("timestamp"))
     writer = RunWriter(tmp_path, make_manifest())
@@ -53,8 +52,6 @@ def test_a_clock_that_op_determinism_forbids_is_not_used(
 
 
 def watched(model: Any, arrays: Any, folder: Path) -> Snapshot:
-    from tfwatch import Watch
-
     watch = Watch(folder)
     model.fit(batches(arrays), verbose=0, callbacks=[watch])
     return open_run(watch.run_path or "")
@@ -88,8 +85,6 @@ def test_a_step_that_cannot_be_traced_is_left_to_keras_and_the_run_notes_it(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tfwatch.watch.fit.stepping import step_runners
-
     def refuse(*_: object) -> None:
         raise TypeError("not in a graph\n  with a long tail")
 
@@ -110,8 +105,6 @@ def test_a_step_that_cannot_be_traced_is_left_to_keras_and_the_run_notes_it(
 def test_steps_have_no_rows_if_the_wall_clock_is_set_meanwhile(
     model: Any, arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fit.stepping import step_runners
-
     hour_ns, readings = 3_600 * 10**9, count()
 
     def set_in_the_second_call(*_: object) -> int:
@@ -130,10 +123,6 @@ def test_steps_have_no_rows_if_the_wall_clock_is_set_meanwhile(
 def test_a_switch_in_mid_call_is_flagged_at_the_first_step_of_the_new_pipeline(
     model: Any, arrays: Any, tmp_path: Path
 ) -> None:
-    import keras
-
-    from tfwatch import Watch
-
     watch = Watch(tmp_path)
     watch.set(prefetch=4)
     off = keras.callbacks.LambdaCallback(
@@ -150,10 +139,6 @@ def test_a_switch_in_mid_call_is_flagged_at_the_first_step_of_the_new_pipeline(
 
 
 def test_the_loop_does_not_wait_for_the_end_time_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tensorflow as tf
-
-    from tfwatch.watch.fit.stepping.fused_steps import FusedSteps, GraphClock
-
     began = Event()
     waited: list[bool] = []
 

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.keras_fixtures import BATCH, STEPS, compile_built, determinism
 from tests.runs.processes import wait_until
@@ -25,9 +28,16 @@ from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, RandomDrawsAllowed, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import Refusal
 from tfwatch.core.script_code import CodeEdit
+from tfwatch.runs.create import make_writer
 from tfwatch.runs.run import open_run
 from tfwatch.tfdata import cache as stores
+from tfwatch.tfdata import replay
 from tfwatch.tfdata.pipeline_tree import ONLY_INTERLEAVES
+from tfwatch.watch.fit.switching.script_pipeline import (
+    KnobDescriber,
+    ScriptPipeline,
+    fixed_below_strategy,
+)
 
 pytestmark = pytest.mark.tensorflow
 
@@ -37,31 +47,23 @@ def _twice(x: Any, y: Any) -> Any:
 
 
 def _is_positive(x: Any, _: Any) -> Any:
-    import tensorflow as tf
-
     return tf.reduce_sum(x) > -1e9
 
 
 def at_once(arrays: Any) -> Any:
     """Return a pipeline whose source is replayed."""
-    import tensorflow as tf
-
     shuffled = tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1)
     return shuffled.map(_twice).batch(BATCH).map(_twice).prefetch(2)
 
 
 def with_epoch(arrays: Any) -> Any:
     """Return a pipeline of unknown length whose source begins again with an epoch."""
-    import tensorflow as tf
-
     filtered = tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1).filter(_is_positive)
     return filtered.map(_twice).batch(BATCH)
 
 
 def _switching(watch: Any) -> Any:
     """Return a callback that switches after every third batch."""
-    import keras
-
     chooser, calls = random.Random(7), itertools.count()
 
     def switch(*_: Any, **__: Any) -> None:
@@ -90,8 +92,6 @@ def test_switches_of_workers_leave_the_weights_equal(
 
 
 def test_a_switch_that_waits_for_an_epoch_that_never_comes_is_missed(tmp_path: Path) -> None:
-    import keras
-
     watch = watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: batch or watch.set(workers=3)
@@ -104,38 +104,28 @@ def test_a_switch_that_waits_for_an_epoch_that_never_comes_is_missed(tmp_path: P
 
 def interleaved(arrays: Any) -> Any:
     """Return a pipeline whose only parallel calls are those of an interleave."""
-    import tensorflow as tf
-
     slices = tf.data.Dataset.from_tensor_slices(arrays).batch(10).interleave(_rows, cycle_length=3)
     return slices.shuffle(20, seed=1).batch(BATCH)
 
 
 def _rows(x: Any, y: Any) -> Any:
-    import tensorflow as tf
-
     return tf.data.Dataset.from_tensor_slices((x, y))
 
 
 def augmented(arrays: Any) -> Any:
     """Return a pipeline with a random map over the one that a cache keeps."""
-    import tensorflow as tf
-
     tf.random.set_seed(5)
     shuffled = tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1)
     return shuffled.map(_twice).map(_moved).batch(BATCH).prefetch(2)
 
 
 def _moved(x: Any, y: Any) -> Any:
-    import tensorflow as tf
-
     return x + tf.random.uniform(tf.shape(x), seed=3), y
 
 
 def test_a_cache_serves_from_the_second_epoch_on_and_leaves_the_weights_equal(
     tmp_path: Path,
 ) -> None:
-    import keras
-
     settings: list[dict[str, Any]] = [{"cache": True}, {"prefetch": 4}, {"prefetch": 1}]
     settings += [{"cache": False}, {"cache": True}]
     watch = watch_in(tmp_path)
@@ -172,8 +162,6 @@ def _frees_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _many(arrays: Any) -> Any:
     """Return the pipeline of `augmented` over eight times the examples."""
-    import numpy as np
-
     return augmented(tuple(np.repeat(part, 8, axis=0) for part in arrays))
 
 
@@ -182,8 +170,6 @@ def _many(arrays: Any) -> Any:
 def test_a_cache_that_is_off_again_while_it_fills_is_no_switch_and_ends_no_training(
     after: dict[str, Any], tmp_path: Path
 ) -> None:
-    import keras
-
     settings: dict[Any, Any] = {
         (0, 1): {"cache": True},
         (1, 1): {"cache": False},
@@ -205,8 +191,6 @@ def test_a_cache_that_is_off_again_while_it_fills_is_no_switch_and_ends_no_train
 def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_was(
     tmp_path: Path,
 ) -> None:
-    import keras
-
     def give_up(batch: int, logs: Any) -> None:
         if batch == 0:
             watch.set(workers=3)
@@ -221,8 +205,6 @@ def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_wa
 
 def _augmented_in_parallel(arrays: Any) -> Any:
     """Return the pipeline of `augmented` with `num_parallel_calls=1` pasted into its maps."""
-    import tensorflow as tf
-
     tf.random.set_seed(5)
     shuffled = tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1)
     mapped = shuffled.map(_twice, num_parallel_calls=1).map(_moved, num_parallel_calls=1)
@@ -294,9 +276,6 @@ def test_run_json_has_the_knobs_of_the_pipeline(
     workers_from_epoch: bool,
     arrays: Any,
 ) -> None:
-    from tfwatch.runs.create import make_writer
-    from tfwatch.watch.fit.switching.script_pipeline import KnobDescriber, ScriptPipeline
-
     writer = make_writer(
         "test", knobs={"prefetch": "default", "workers": "default"}, switchable=["prefetch"]
     )
@@ -310,8 +289,6 @@ def test_run_json_has_the_knobs_of_the_pipeline(
 
 
 def _with_options(data: Any, **optimization: bool) -> Any:
-    import tensorflow as tf
-
     options = tf.data.Options()
     for name, value in optimization.items():
         setattr(options.experimental_optimization, name, value)
@@ -325,8 +302,6 @@ def nothing_ahead(arrays: Any) -> Any:
 
 def at_once_bare(arrays: Any) -> Any:
     """Return a pipeline without a prefetch."""
-    import tensorflow as tf
-
     return tf.data.Dataset.from_tensor_slices(arrays).map(_twice).batch(BATCH)
 
 
@@ -353,8 +328,6 @@ def test_prefetch_reads_off_where_the_script_prepares_no_batch_ahead(
 def test_a_prefetch_goes_on_and_back_to_the_script_s_off_and_another_fit_has_its_own(
     tmp_path: Path,
 ) -> None:
-    import keras
-
     watch = watch_in(tmp_path)
     asks = {3: "4", 9: "off"}
     counts = itertools.count()
@@ -375,8 +348,6 @@ def test_a_prefetch_goes_on_and_back_to_the_script_s_off_and_another_fit_has_its
 def test_batches_ahead_are_trained_where_a_callback_makes_the_train_function_again(
     steps_per_execution: int, arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
-    import keras
-
     results, watch = [], watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: watch.set(prefetch="default" if batch > 4 else 4)
@@ -398,9 +369,6 @@ def test_batches_ahead_are_trained_where_a_callback_makes_the_train_function_aga
 def test_batches_ahead_are_trained_where_it_is_made_again_within_an_epoch(
     steps_per_execution: int, arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
-    import keras
-    import tensorflow as tf
-
     results, watch = [], watch_in(tmp_path)
     for watches in ([], [watch]):
         model = make_model()
@@ -425,10 +393,6 @@ def test_batches_ahead_are_trained_where_it_is_made_again_within_an_epoch(
 def test_a_switch_far_into_an_epoch_lets_the_training_go_on_until_another_iterator_is_there(
     steps_per_execution: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import keras
-
-    from tfwatch.tfdata import replay
-
     monkeypatch.setattr(replay, "_FAR", 0)
     monkeypatch.setattr(replay, "_NEAR", 0)
     reads, dropper = threading.Event(), replay._dropper
@@ -467,10 +431,6 @@ def _held_until(reads: threading.Event, drop: Callable[[], None]) -> Callable[[]
 def test_an_epoch_that_ends_before_the_second_iterator_is_there_leaves_the_switch_to_the_next(
     epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import keras
-
-    from tfwatch.tfdata import replay
-
     monkeypatch.setattr(replay, "_FAR", 0)
     over = threading.Event()
     monkeypatch.setattr(replay, "_dropper", lambda _source: over.wait)
@@ -488,8 +448,6 @@ def test_an_epoch_that_ends_before_the_second_iterator_is_there_leaves_the_switc
 
 
 def test_a_knob_below_a_strategy_names_the_line_of_the_script_to_change() -> None:
-    from tfwatch.watch.fit.switching.script_pipeline import fixed_below_strategy
-
     edits = [
         CodeEdit("workers", "train.py", line, "data = data.map(f)", 0, 0, "", "tf.data.AUTOTUNE")
         for line in (7, 9)

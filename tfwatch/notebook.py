@@ -7,7 +7,6 @@ import sys
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.watch.script.import_hook import ImportHook
@@ -88,11 +87,7 @@ class Extension:
 
 def _summary(runs: list[Path]) -> dict[str, str]:
     """Return the summary of the last run, and how many came before, as text and as HTML."""
-    from tfwatch.report.text import as_text
-    from tfwatch.runs.library import home_folder
-    from tfwatch.runs.run import open_run
+    from tfwatch.report.text import summary_of_runs
 
-    earlier = units.counted(len(runs) - 1, "earlier run")
-    before = f"{earlier} of this cell: tfwatch runs" if runs[1:] else ""
-    text = as_text(open_run(runs[0]), home_folder(), before)
+    text = summary_of_runs(runs, "cell")
     return {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch.cli.script.request import RunOptions, script_of_words
-from tfwatch.cli.script.run import end_as, run_recorded
+from tfwatch.cli.script.run import end_as, run_recorded, say
 from tfwatch.cli.script.trial import measure
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import BadInputError, printable
@@ -59,7 +59,7 @@ def fix(args: argparse.Namespace) -> int:
     if wanted.is_live:
         live = run_recorded(options)
         if live[0].code < 0 or live[0].code in _STOPPED:
-            _say(_NO_CHANGE)
+            say(_NO_CHANGE)
             return end_as(live[0].code)
     with temporary_folder("fix-") as folder, _ended_by_signals():
         pairs = _pairs(args, options, folder) if wanted.restarts else None
@@ -103,7 +103,7 @@ def _pairs(args: argparse.Namespace, options: RunOptions, folder: Path) -> Paire
     if script == "-m":
         return None
     until_ns = SYSTEM.now_ns() + round(args.budget * 1e9)
-    return PairedRuns(script, measure_trial, SYSTEM, until_ns, _say)
+    return PairedRuns(script, measure_trial, SYSTEM, until_ns, say)
 
 
 @contextlib.contextmanager
@@ -118,7 +118,7 @@ def _ended_by_signals() -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        _say(_NO_CHANGE)
+        say(_NO_CHANGE)
         raise
     finally:
         for number, handler in before.items():
@@ -136,7 +136,7 @@ def _print(found: ScriptFix, args: argparse.Namespace) -> int:
     from tfwatch.fix.evidence import as_json, as_lines, as_markdown
     from tfwatch.terminal.output import write
 
-    _say("\n".join(map(printable, as_lines(found, args.apply))))
+    say("\n".join(map(printable, as_lines(found, args.apply))))
     if args.json:
         failed = write(sys.stdout, f"{json.dumps(as_json(found, args.apply), indent=1)}\n")
     elif args.markdown:
@@ -156,10 +156,3 @@ def _print_diff(diff: bytes) -> int:
     with contextlib.suppress(OSError):
         sys.stdout.buffer.write(diff)
     return write(sys.stdout, "")
-
-
-def _say(text: str) -> None:
-    from tfwatch.report.text import wrapped
-    from tfwatch.terminal.output import terminal_columns, write
-
-    write(sys.stderr, wrapped(f"{text}\n", terminal_columns(sys.stderr)))

@@ -27,8 +27,9 @@ from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.judge.troubles import divergences_text
 from tfwatch.report.run_facts import final_loss, finished_epochs, steps_done
 from tfwatch.runs.format import MANIFEST
-from tfwatch.runs.library import is_default
+from tfwatch.runs.library import home_folder, is_default
 from tfwatch.runs.liveness import Life
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -113,6 +114,16 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
         (0, _recorded(run, home)),
     ]
     return "\n".join(line for lines in _fitting(blocks, columns) for line in lines)
+
+
+def summary_of_runs(runs: Sequence[Path], of: str, columns: int | None = None) -> str:
+    """Return the summary of the last of some runs, and the number of those before it.
+
+    runs: the newest first. of: what they are of, `script`. columns: as of `as_text`.
+    """
+    earlier = units.counted(len(runs) - 1, "earlier run")
+    before = f"{earlier} of this {of}: tfwatch runs" if runs[1:] else ""
+    return as_text(open_run(runs[0]), home_folder(), before, columns)
 
 
 def _fitting(blocks: Sequence[tuple[int, list[str]]], columns: int) -> list[list[str]]:

@@ -362,7 +362,7 @@ def test_the_summary_is_wrapped_between_words(monkeypatch: pytest.MonkeyPatch) -
     )  # termios.tcsetwinsize: Python 3.11
     with open(writer, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        run._print("mean steady step: 0.7 of 10.3 ms\n")
+        run.say("mean steady step: 0.7 of 10.3 ms")
         assert os.read(reader, 100) == b"mean steady step:\r\n  0.7 of 10.3 ms\r\n"
     os.close(reader)
 

@@ -42,9 +42,8 @@ _UNSEEN = """\
 tfwatch sees Keras 3's fit and train_on_batch, and loops over a tf.data data set that train,
 in the script's own process
 a loop over other batches:  for batch in tfwatch.track(batches)
-training in a process that the script starts:  callbacks=[tfwatch.Watch()] in its fit
-"""
-_NO_TENSORFLOW = "{} has no TensorFlow: tfwatch run --python PATH takes the one of your training\n"
+training in a process that the script starts:  callbacks=[tfwatch.Watch()] in its fit"""
+_NO_TENSORFLOW = "{} has no TensorFlow: tfwatch run --python PATH takes the one of your training"
 #: The exit code of a script that argparse ends: its sentence is enough.
 _BAD_ARGUMENTS = 2
 #: Seconds that the end of a script waits for the disk of its runs.
@@ -68,7 +67,7 @@ def run_unrecorded(args: argparse.Namespace, why: str) -> NoReturn:
     """
     options = request_of(args)
     _check(options, has_screen=False)
-    _print(f"tfwatch: nothing is recorded: {why}\n")
+    say(f"tfwatch: nothing is recorded: {why}")
     flush(sys.stdout, sys.stderr)
     python = _interpreter(options)
     with startable(options):
@@ -116,7 +115,7 @@ def _name_kept_setting(options: RunOptions) -> None:
     with fails_open(lambda _: None):
         if look.wait(_KEPT_S) and (kept := look.answer()):
             switches = (f"--switch 1:{knob}={value}" for knob, value in kept.values.items())
-            _print(f"tfwatch: the autopilot found {kept.text}; to use it: {' '.join(switches)}\n")
+            say(f"tfwatch: the autopilot found {kept.text}; to use it: {' '.join(switches)}")
 
 
 def run_recorded(options: RunOptions) -> tuple[Ran, list[Path]]:
@@ -141,17 +140,16 @@ def _conclude(options: RunOptions, ran: Ran, began_ns: int) -> int:
     """Print the summary of the script's runs, and return its exit code."""
     from tfwatch.terminal.output import write
 
-    with fails_open(
-        lambda why: _print(f"tfwatch: the runs of this script cannot be read: {why}\n")
-    ):
+    with fails_open(lambda why: say(f"tfwatch: the runs of this script cannot be read: {why}")):
         read = partial(_read_end, options, ran, began_ns)
         try:
             document, summary = call_and_report(read, options.runs_dir, _PATIENCE_S)
         except SilentDiskError as error:
-            document, summary = "", f"tfwatch: no summary: {error}\n"
+            document, summary = "", f"tfwatch: no summary: {error}"
         if document:
             write(sys.stdout, document)
-        _print(summary)
+        if summary:
+            say(summary)
     return ran.code
 
 
@@ -159,8 +157,10 @@ def _read_end(options: RunOptions, ran: Ran, began_ns: int) -> tuple[str, str]:
     """Return the JSON object of the script's last run, or the summary of its runs; each empty where
     it is not to be printed."""
     from tfwatch.report.run_facts import as_json
+    from tfwatch.report.text import summary_of_runs
     from tfwatch.runs.library import runs_since
     from tfwatch.runs.run import open_run
+    from tfwatch.terminal.output import terminal_columns
 
     runs = list(runs_since(options.runs_dir, ran.pid, began_ns))
     _record_signal(runs, ran.code)
@@ -168,7 +168,9 @@ def _read_end(options: RunOptions, ran: Ran, began_ns: int) -> tuple[str, str]:
         return json.dumps(as_json(open_run(runs[0])), indent=1) + "\n", ""
     if options.quiet or not (runs or ran.code != _BAD_ARGUMENTS):
         return "", ""
-    return "", _summary(runs) if runs else _nothing_recorded(options, ran.code)
+    if not runs:
+        return "", _nothing_recorded(options, ran.code)
+    return "", summary_of_runs(runs, "script", terminal_columns(sys.stderr))
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +248,7 @@ def _make_relay(around: contextlib.ExitStack) -> OutputRelay | None:
         os.fstat(2)
         return around.enter_context(contextlib.closing(OutputRelay(copies=True)))
     except OSError as error:
-        _print(f"tfwatch: messages of this script are not read: {error}\n")
+        say(f"tfwatch: messages of this script are not read: {error}")
         return None
 
 
@@ -326,33 +328,20 @@ def _nothing_recorded(options: RunOptions, code: int) -> str:
     recorded, and where it failed without TensorFlow, which interpreter has it."""
     from tfwatch.doctor.packages import Installed
 
-    line = f"tfwatch: no step of this script is recorded in {options.runs_dir}\n"
+    line = f"tfwatch: no step of this script is recorded in {options.runs_dir}"
     if not code:
-        return f"{line}{_UNSEEN}"
+        return f"{line}\n{_UNSEEN}"
     if options.python is None and "tensorflow" not in Installed.here().versions:
-        return f"{line}{_NO_TENSORFLOW.format(sys.executable)}"
+        return f"{line}\n{_NO_TENSORFLOW.format(sys.executable)}"
     return line
 
 
-def _summary(runs: Sequence[Path]) -> str:
-    """Return the summary of the last run, and the number of those before it."""
-    from tfwatch.core import units
-    from tfwatch.report.text import as_text
-    from tfwatch.runs.library import home_folder
-    from tfwatch.runs.run import open_run
-    from tfwatch.terminal.output import terminal_columns
-
-    earlier = units.counted(len(runs) - 1, "earlier run")
-    before = f"{earlier} of this script: tfwatch runs" if runs[1:] else ""
-    text = as_text(open_run(runs[0]), home_folder(), before, terminal_columns(sys.stderr))
-    return f"{text}\n"
-
-
-def _print(text: str) -> None:
+def say(text: str) -> None:
+    """Print lines on stderr, wrapped to its terminal."""
     from tfwatch.report.text import wrapped
     from tfwatch.terminal.output import terminal_columns, write
 
-    write(sys.stderr, wrapped(text, terminal_columns(sys.stderr)))
+    write(sys.stderr, wrapped(f"{text}\n", terminal_columns(sys.stderr)))
 
 
 def end_as(code: int) -> int:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import pytest
 from keras.src.trainers.data_adapters import py_dataset_adapter as adapter
 
@@ -82,7 +81,7 @@ def test_its_workers_change_with_an_epoch_or_say_why_not_and_the_result_stays(
 
     assert watched == bare
     run = open_run(watch.run_path)
-    line = train.__code__.co_firstlineno + 11
+    line = train.__code__.co_firstlineno + 9
     assert run.manifest.batch_class == "Batches"
     assert run.manifest.batch_place == f"test_py_dataset.py:{line}"
     reasons = [event.reason for event in events_of(run, SwitchFailed)]
@@ -100,6 +99,8 @@ def test_its_workers_change_with_an_epoch_or_say_why_not_and_the_result_stays(
 
 def flipped(array: Any) -> Any:
     """Return an array, turned over at random."""
+    import numpy as np
+
     return array[::-1] if np.random.default_rng(1).random() < 0.5 else array
 
 
@@ -107,6 +108,8 @@ class Noise:
     """Adds to arrays what it draws."""
 
     def __init__(self) -> None:
+        import numpy as np
+
         self.generator = np.random.default_rng(1)
 
     def __call__(self, array: Any) -> Any:

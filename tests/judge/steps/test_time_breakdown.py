@@ -72,8 +72,8 @@ def test_the_current_phase_counts_as_its_part() -> None:
         before.data_wait_s + 20
     )
     assert built.time_breakdown(Phase.HOST).total.host_s == pytest.approx(before.host_s + 20)
-    assert built.time_breakdown(Phase.VALIDATION).total.between_s == pytest.approx(
-        before.between_s + 20
+    assert built.time_breakdown(Phase.VALIDATION).total.validation_s == pytest.approx(
+        before.validation_s + 20
     )
     assert built.time_breakdown().total.unaccounted_s == pytest.approx(before.unaccounted_s + 20)
 

@@ -87,11 +87,6 @@ class TimeSpent:
     unaccounted_s: float = 0.0
 
     @property
-    def between_s(self) -> float:
-        """The time between epochs: first batch, validation, the epoch's end and that of a `fit`."""
-        return self.first_batch_s + self.validation_s + self.epoch_end_s + self.between_fits_s
-
-    @property
     def active_s(self) -> float:
         """The time for which the machine was awake."""
         return self.wall_s - self.asleep_s

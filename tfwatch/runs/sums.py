@@ -64,7 +64,8 @@ class TimeColumns:
     @property
     def is_traced(self) -> NDArray[np.bool_]:
         """True where a step is traced or compiled, which is not counted."""
-        return (self.flags & np.uint16(_TRACED)) != 0
+        traced: NDArray[np.bool_] = (self.flags & np.uint16(_TRACED)) != 0
+        return traced
 
 
 class TimeSums:

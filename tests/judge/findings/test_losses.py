@@ -165,7 +165,7 @@ NO_GPU = "a GPU or a smaller model"
         (
             "input-bound",
             losing(data_wait_s=7.0),
-            "a step waits 7.0 ms for data in the mean",
+            "a step waits 7.0 of 17.0 ms for data in the mean",
             7.0,
             ".prefetch(tf.data.AUTOTUNE)",
         ),
@@ -563,7 +563,21 @@ def test_the_word_has_the_share_of_the_time_and_the_verdict_is_of_it() -> None:
     waits = {"data_wait_s": 1.5, "split": split(7.0, 10.0, 0.0)}
     (first, *_) = find_losses(losing(**waits))
     assert first.word == "STARVING 13 %"
-    assert first.sentence.startswith("each step waits 7.0 of 17.0 ms")
+    assert first.sentence.startswith("each step waits 1.5 of 11.5 ms")
+
+
+def test_where_few_steps_wait_for_many_the_mean_is_that_of_the_share() -> None:
+    """`STARVING 53 %` stood beside 1.3 of 39.6 ms, those of the last steady steps."""
+    (first, *_) = find_losses(losing(data_wait_s=10.0, split=split(0.3, 9.0, 0.7)))
+    assert first.word == "STARVING 50 %"
+    assert first.sentence.startswith("a step waits 10.0 of 20.0 ms for data in the mean")
+
+
+def test_beside_stalls_the_other_data_wait_has_a_share_and_a_mean_of_its_own() -> None:
+    stalls = [Stall(9, 1, 1, 1800.0, "swap")] * 3
+    stall, waits, *_ = find_losses(losing(data_wait_s=8.4, stalls=stalls, split=split(3, 10, 0)))
+    assert (stall.word, waits.word) == ("STALLS 29 %", "STARVING 16 %")
+    assert waits.sentence.startswith("each step waits 3.0 of 13.0 ms")
 
 
 def test_the_code_for_cheap_maps_and_saves_is_the_place_and_what_to_do_there() -> None:

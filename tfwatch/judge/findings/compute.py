@@ -36,7 +36,7 @@ _FETCH_OUTSIDE = (
 def find(now: Situation) -> Finding | None:
     """Describe a run without a large loss; None before it has steps."""
     spent, part = now.regime.spent, now.split
-    worked_s = spent.compute_s + spent.copy_s + spent.host_s + spent.data_wait_s
+    worked_s = spent.worked_s
     if not spent.steps or not worked_s:
         return None
     if now.manifest.fetches_in_calls:

@@ -27,10 +27,9 @@ _OF_PLACE = "see what that line waits for then: a slow file, the network or a lo
 
 def find(now: Situation) -> Finding | None:
     """Find the stalls of the present regime."""
-    regime = now.regime
-    stalls = [one for one in now.stalls if one.start_ns >= regime.begin_ns]
-    lost_s = sum(one.lost_ms for one in stalls) / 1e3
-    if not stalls or lost_s < _MOST * regime.spent.data_wait_s:
+    stalls = _of_regime(now)
+    lost_s = stalled_s(now)
+    if not lost_s:
         return None
     each = units.seconds(lost_s / len(stalls))
     counted = units.counted(len(stalls), "stall")
@@ -46,6 +45,16 @@ def find(now: Situation) -> Finding | None:
         where=place,
         claims={"data_wait_s": lost_s},
     )
+
+
+def stalled_s(now: Situation) -> float:
+    """Return the seconds of the regime's stalls; 0 where most of its data wait is no stall."""
+    lost_s = sum(one.lost_ms for one in _of_regime(now)) / 1e3
+    return lost_s if lost_s >= _MOST * now.regime.spent.data_wait_s else 0.0
+
+
+def _of_regime(now: Situation) -> list[Stall]:
+    return [one for one in now.stalls if one.start_ns >= now.regime.begin_ns]
 
 
 def _between(now: Situation, lost_s: float) -> str:

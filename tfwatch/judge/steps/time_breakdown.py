@@ -87,6 +87,11 @@ class TimeSpent:
     unaccounted_s: float = 0.0
 
     @property
+    def worked_s(self) -> float:
+        """The time of the steps, first batches and compiling left out."""
+        return self.compute_s + self.copy_s + self.host_s + self.data_wait_s
+
+    @property
     def active_s(self) -> float:
         """The time for which the machine was awake."""
         return self.wall_s - self.asleep_s

@@ -1,5 +1,7 @@
 """The present regime of a run: where it begins, and what counts in it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,7 +21,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import STEP, Flag, Phase, Rows
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.regime import CodeTime, Regime, RunningRegime, regime_of
-from tfwatch.judge.steps.time_breakdown import PARTS
+from tfwatch.judge.steps.time_breakdown import PARTS, TimeSpent
 
 #: The stages of a pipeline that keeps its elements.
 CACHED = StagesFound(0, 0, ["map(read)", "cache", "batch(8)"], ["Map", "CacheDatasetV2", "BatchV2"])
@@ -137,6 +139,30 @@ def test_an_epoch_that_took_longer_once_is_not_typical() -> None:
 
     assert regime.spent.epoch_end_s == pytest.approx(34.0)
     assert regime.typical_s("epoch_end_s") == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("lives_s", "first_s", "waited_s"),
+    [
+        # It wakes after 0.02, 0.06, 0.14, 0.30, 0.62, ... 5.1, 10.22 s.
+        pytest.param((6.0, 6.0), (0.0, 4.22), 4.22, id="until it wakes"),
+        pytest.param((6.0, 6.0), (0.0, 0.03), 0.0, id="it was woken"),
+        pytest.param((0.5, 0.4, 0.4), (0.3, 0.13, 0.02), 0.12, id="one of two"),
+        pytest.param((400.0, 9.0), (0.0, 42.0), 41.9, id="a minute at most"),
+    ],
+)
+def test_an_epoch_may_wait_for_the_autotuning_thread_of_the_one_before(
+    lives_s: tuple[float, ...], first_s: tuple[float, ...], waited_s: float
+) -> None:
+    newest = tuple(
+        TimeSpent(compute_s=life_s, first_batch_s=wait_s)
+        for life_s, wait_s in zip(lives_s, first_s, strict=True)
+    )
+    spent = TimeSpent(first_batch_s=sum(first_s))
+    regime = Regime(spent=spent, epochs=len(newest), newest=newest)
+
+    assert regime.tuning_s == pytest.approx(waited_s)
+    assert replace(regime, fills_shuffle=True).tuning_s == 0.0
 
 
 def test_a_shuffle_that_only_the_first_epoch_fills_is_over() -> None:

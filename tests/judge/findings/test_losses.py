@@ -321,7 +321,7 @@ NO_GPU = "a GPU or a smaller model"
             "small-operations",
             losing(profile=profile_of(MULTIPLIES, small_ms=6.0)),
             "starting small operations takes 60 % of compute: lstm (LSTM) runs a loop of",
-            6 * 0.8 - 2.0,
+            6 * 0.8 - 1.9,
             "jit_compile=True, or larger batches",
         ),
         (
@@ -493,6 +493,13 @@ def test_convolutions_in_float16_on_a_cpu_without_it_are_a_loss(
     assert first.lost_s == pytest.approx((0.87 * 5 + 0.5 * 2) / 11 * 10)
 
 
+def test_float32_takes_three_forward_passes_of_what_is_slow_backward_in_float16() -> None:
+    forward = msgspec.structs.replace(CONVOLVES, role="forward", took_ms=0.1)
+    (first,) = find_losses(on_cpu([], profile=profile_of(CONVOLVES, forward, UPDATES)))
+
+    assert first.lost_s == pytest.approx((5.1 - 3 * 0.1) / 9.1 * 10)
+
+
 def test_float16_is_no_loss_where_the_cpu_may_have_it_or_a_gpu_computes() -> None:
     for now in (on_cpu(["float16"]), on_cpu(None), on_cpu([], accelerated=True)):
         assert kinds(now) == ["compute-bound"]
@@ -515,6 +522,18 @@ def test_maps_that_fill_a_shuffle_buffer_hide_in_compute_at_most() -> None:
         (first, *_) = find_losses(read)
         assert first.kind == "shuffle-fill"
         assert first.lost_s == pytest.approx(given_s)
+
+
+def test_steps_that_get_shorter_give_back_a_part_of_the_waits_for_autotuning() -> None:
+    newest = tuple(TimeSpent(compute_s=2.0, host_s=4.0, first_batch_s=4.22) for _ in range(3))
+    waits = {"epochs": 3, "newest": newest, "first_batch_s": 8.44}
+
+    (first, *_) = find_losses(losing(compute_s=6.0, host_s=12.0, code=PLOTTER, **waits))
+
+    assert first.kind == "callback"
+    assert {one.name: one.value for one in first.evidence} == pytest.approx(
+        {"host": 12 * 0.8, "epoch_end": 0.0, "first_batch": 8.44 * 12 * 0.8 / 18}
+    )
 
 
 def test_small_operations_without_a_loop_are_no_loss() -> None:

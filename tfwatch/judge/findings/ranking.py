@@ -38,11 +38,14 @@ from tfwatch.judge.findings.situation import LEADS_FROM
 from tfwatch.judge.findings.switch_lines import advise_gain, lines_with_switches
 from tfwatch.judge.forecasts.forecast import Forecast, best
 from tfwatch.judge.steps.steady_steps import HIGHLY_FROM
-from tfwatch.judge.steps.time_breakdown import PARTS
+from tfwatch.judge.steps.time_breakdown import OF_ITERATOR, PARTS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.regime import Regime
 
 #: A smaller share of the present regime is no finding: `MODERATELY_FROM` of the TensorFlow
 #: profiler.
@@ -103,7 +106,7 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
         if not finding.claims:
             causes.append(finding)
         # As far as no finding before has claimed them.
-        claims = {part: min(max(one, 0.0), left[part]) for part, one in finding.claims.items()}
+        claims = _at_most(_with_tuning(regime, finding.claims), left)
         claimed_s = sum(claims.values())
         lost_s = max(claimed_s - finding.once_s, 0.0)
         if regime.share(lost_s) >= LEAST_SHARE:
@@ -111,7 +114,7 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
             finding = _with_key(now, finding) if kind in _WITH_KEY else finding
             facts = (Fact(part.removesuffix("_s"), one, "s") for part, one in claims.items())
             counted = {"lost_s": lost_s, "share": regime.share(lost_s), "evidence": tuple(facts)}
-            found.append(replace(finding, **counted, forecast=_forecast(now, finding, claimed_s)))
+            found.append(replace(finding, **counted, forecast=_forecast(now, finding, claims)))
     found.sort(key=lambda finding: -finding.lost_s)
     limit = _limit(now, found) if not found or found[0].share < LEADS_FROM else None
     ranked = (*((_with_cause(limit, causes),) if limit else ()), *found, *causes)
@@ -122,6 +125,21 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
         else replace(one, code=lines_with_switches(now, one.code))
         for one in ranked
     )
+
+
+def _with_tuning(regime: Regime, claims: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the claims with the waits for tf.data's autotuning thread: in the mean these are a
+    part of the epochs before them, which a remedy makes shorter."""
+    in_epochs_s = sum(max(claims.get(part, 0.0), 0.0) for part in OF_ITERATOR)
+    epochs_s = regime.spent.iterator_s
+    if not (in_epochs_s and epochs_s and regime.tuning_s):
+        return claims
+    given_s = regime.tuning_s * min(in_epochs_s / epochs_s, 1.0)
+    return {**claims, "first_batch_s": max(claims.get("first_batch_s", 0.0), given_s)}
+
+
+def _at_most(claims: Mapping[str, float], left: Mapping[str, float]) -> dict[str, float]:
+    return {part: min(max(one, 0.0), left[part]) for part, one in claims.items()}
 
 
 def _limit(now: Situation, found: list[Finding]) -> Finding | None:
@@ -143,13 +161,13 @@ def _with_cause(limit: Finding, causes: list[Finding]) -> Finding:
 
 
 def _forecast(
-    now: Situation, finding: Finding, claimed_s: float
+    now: Situation, finding: Finding, claims: Mapping[str, float]
 ) -> Forecast | RemedyForecast | None:
     """Return the forecast of the step without the seconds that a remedy gives back of compute."""
     part, compute_s = now.split, now.regime.spent.compute_s
     if not finding.basis or part is None:
         return finding.forecast
-    saved_ms = part.compute.mean * claimed_s / compute_s
+    saved_ms = part.compute.mean * claims["compute_s"] / compute_s
     return RemedyForecast(part.step.mean, part.step.mean - saved_ms, finding.basis)
 
 

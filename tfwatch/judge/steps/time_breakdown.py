@@ -92,6 +92,11 @@ class TimeSpent:
         return self.compute_s + self.copy_s + self.host_s + self.data_wait_s
 
     @property
+    def iterator_s(self) -> float:
+        """The time for which an epoch has its iterator, without its first batch."""
+        return float(sum(getattr(self, part) for part in OF_ITERATOR))
+
+    @property
     def active_s(self) -> float:
         """The time for which the machine was awake."""
         return self.wall_s - self.asleep_s
@@ -105,6 +110,11 @@ class TimeSpent:
 #: The parts of `TimeSpent`, in the order of display.
 PARTS = tuple(field.name for field in fields(TimeSpent) if field.name.endswith("_s"))
 _COUNTS = ("steps", "traces", "copies")
+#: Those of the life of an epoch's iterator: `fit` deletes it as the next one begins.
+OF_ITERATOR = (
+    *("compile_s", "compute_s", "data_wait_s", "copy_s"),
+    *("host_s", "validation_s", "epoch_end_s"),
+)
 #: The names of the parts in texts: those of a step first.
 PART_NAMES = {
     "compute_s": "compute",

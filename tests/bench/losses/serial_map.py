@@ -6,7 +6,6 @@ import tensorflow as tf
 from drawn import numbers, pooled, remedied, rng
 
 batch, size = rng.choice([16, 32]), rng.choice([64, 96, 128])
-# Long epochs: tf.data's autotuning takes its own time at the begin of each.
 repeats = rng.choice([25, 35]) * 16 * 64 * 64 // (batch * size * size)
 pixels = numbers.integers(0, 255, (size, size, 3), dtype=np.uint8)
 files = [tf.io.encode_jpeg(np.roll(pixels, n, 0)).numpy() for n in range(batch * 60)]
@@ -24,4 +23,7 @@ data = tf.data.Dataset.from_tensor_slices(files).repeat(repeats)
 data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE if remedied else None).batch(batch)
 model = pooled(48, keras.layers.Conv2D(8, 3, strides=2, activation="relu"), outputs=1)
 model.compile("sgd", "mse")
-model.fit(data.prefetch(2).with_options(options), epochs=4, verbose=2)
+data, steps = data.prefetch(2).with_options(options), None
+if remedied:
+    data, steps = data.repeat(), 60 * repeats
+model.fit(data, epochs=4, steps_per_epoch=steps, verbose=2)

@@ -15,7 +15,9 @@ from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.situation import Situation, SourceKind, batch_source
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.machine import MachineFigures
+from tfwatch.judge.regime import Regime
 from tfwatch.judge.stages import Stage, StageTable
+from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.runs.format import Machine
 
 PREFETCH = Stage("prefetch", "Prefetch", math.nan, buffered=0.0, buffer_size=4.0, filled=0.0)
@@ -699,24 +701,63 @@ def test_a_key_that_may_not_gain_does_not_stand_before_the_cause(is_sure: bool) 
 
 
 @pytest.mark.parametrize(
-    ("free", "share"), [(math.nan, 0.656), (0.0, 0.1), (4.0, 0.475), (7.0, 0.869)]
+    ("wait_ms", "free", "given_ms"),
+    [
+        pytest.param(30.0, 2.0, 25.0, id="the idle cores"),
+        pytest.param(30.0, 0.0, 10.0, id="none is idle"),
+        pytest.param(30.0, math.nan, 30.0, id="unknown"),
+        pytest.param(90.0, 0.0, 100 - (99 + 10) / 8, id="TensorFlow's threads spin in a wait"),
+    ],
 )
-def test_a_serial_map_gives_back_no_more_than_the_idle_cores(free: float, share: float) -> None:
+def test_a_serial_map_beside_long_steps_gives_back_no_more_than_the_idle_cores(
+    wait_ms: float, free: float, given_ms: float
+) -> None:
     serial = Stage("map(decode)", "Map", 99.0)
-    stages = StageTable(0, (serial, PREFETCH), wait_cores=1.0).with_bottleneck(8, 0.0, 99.0, 1.0)
-    now = changed(SCRIPT, origin=SourceKind.TF_DATA, stages=stages, split=judged(99.0, 1.0, 0.0))
+    stages = StageTable(0, (serial, PREFETCH), wait_cores=1.0)
+    stages = stages.with_bottleneck(8, 0.0, wait_ms, 100 - wait_ms)
+    part = judged(wait_ms, 100 - wait_ms, 0.0)
+    now = changed(SCRIPT, origin=SourceKind.TF_DATA, stages=stages, split=part)
     machine = msgspec.structs.replace(now.manifest, machine=Machine(cores=8))
     found = data_wait.find(with_regime(changed(now, manifest=machine, cores_free=free)))
 
     assert found
-    assert found.claims["data_wait_s"] == pytest.approx(share * 100, rel=0.01)
+    assert found.claims["data_wait_s"] == pytest.approx(given_ms, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "life_s", "above", "keeps"),
+    [
+        pytest.param(3, 6.0, PREFETCH, True, id="short epochs"),
+        pytest.param(1, 6.0, PREFETCH, False, id="one epoch"),
+        pytest.param(3, 700.0, PREFETCH, False, id="long epochs"),
+        pytest.param(3, 6.0, Stage("repeat", "Repeat", 0.0), False, id="one iterator already"),
+    ],
+)
+def test_in_short_epochs_a_parallel_map_keeps_its_iterator(
+    epochs: int, life_s: float, above: Stage, keeps: bool
+) -> None:
+    """The thread that tunes a parallel map often misses the end of its epoch."""
+    serial = Stage("map(decode)", "Map", 18.0)
+    stages = StageTable(0, (serial, above, PREFETCH), wait_cores=1.0)
+    stages = stages.with_bottleneck(2, 0.0, 16.0, 4.0)
+    part = judged(16.0, 4.0, 0.0)
+    now = changed(SCRIPT, origin=SourceKind.TF_DATA, stages=stages, split=part)
+    newest = (TimeSpent(data_wait_s=life_s), TimeSpent(data_wait_s=life_s, first_batch_s=4.22))
+    spent = TimeSpent(steps=100, data_wait_s=epochs * life_s, first_batch_s=4.22)
+    regime = Regime(spent=spent, epochs=epochs, newest=newest)
+    found = data_wait.find(changed(now, regime=regime))
+
+    assert found
+    assert (".repeat() and steps_per_epoch" in found.advice) is keeps
+    assert ("model.fit(dataset.repeat(), steps_per_epoch=" in found.code) is keeps
+    assert ("first_batch_s" in found.claims) is keeps
 
 
 @pytest.mark.parametrize(("on_gpu", "given_ms"), [(False, 10.0 - 13.0 / 2), (True, 10.0 - 9.4 / 2)])
 def test_a_parallel_map_shares_the_cores_with_the_compute_of_a_cpu(
     on_gpu: bool, given_ms: float
 ) -> None:
-    serial = Stage("map(decode)", "Map", 9.4 / 1.05)
+    serial = Stage("map(decode)", "Map", 9.4)
     stages = StageTable(0, (serial, PREFETCH), wait_cores=1.0).with_bottleneck(2, 0.0, 6.4, 3.6)
     now = changed(SCRIPT, origin=SourceKind.TF_DATA, stages=stages, split=judged(6.4, 3.6, 0.0))
     machine = msgspec.structs.replace(now.manifest, machine=Machine(cores=2), accelerated=on_gpu)

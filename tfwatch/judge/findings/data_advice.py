@@ -22,7 +22,13 @@ from tfwatch.core.knobs import (
 )
 from tfwatch.core.script_code import edited_lines
 from tfwatch.judge.effects.wording import expected_gain_text
-from tfwatch.judge.findings.finding import PARALLEL_CALLS, STEPS_PER_EXECUTION, Advice
+from tfwatch.judge.findings.finding import (
+    KEEPS_ITERATOR,
+    PARALLEL_CALLS,
+    STEPS_PER_EXECUTION,
+    Advice,
+)
+from tfwatch.judge.findings.first_batch import one_iterator_line
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.findings.switch_lines import (
     function_of,
@@ -227,6 +233,9 @@ _DEARER = Advice(f"{_CHEAPER}; prefetch is on already")
 #: The fewest threads to try for calls that wait, and so many times those in use: AUTOTUNE stops at
 #: one for each core.
 _LEAST_THREADS, _MORE_THREADS = 16, 4
+#: In epochs that are shorter, seconds, the wait for tf.data's autotuning thread is 5 % or more:
+#: 30 s in the mean where it sleeps for its longest.
+_SHORT_EPOCH_S = 600.0
 #: Other machines are advised where fewer cores of this one are free.
 _CORES_FREE = 1.0
 _FROM_GENERATOR = (
@@ -263,7 +272,24 @@ def _tf_data(now: Situation) -> Advice:
         return split
     if stage.workers > 1 or now.gains_nothing(WORKERS, AUTO):
         return _busy(now, limit, stage)
-    return Advice(_parallel_words(now), switch_line(now, WORKERS, AUTO))
+    words, lines = _parallel_words(now), switch_line(now, WORKERS, AUTO)
+    above = table.stages[table.stages.index(stage) + 1 :]
+    if not _has_short_epochs(now) or any(one.name.startswith("repeat") for one in above):
+        return Advice(words, lines)
+    return Advice(
+        f"{words}; with .repeat() and steps_per_epoch, as a new iterator may wait for tf.data's"
+        " autotuning to end",
+        f"{lines}\n{one_iterator_line(now)}",
+        (KEEPS_ITERATOR,),
+    )
+
+
+def _has_short_epochs(now: Situation) -> bool:
+    """Return whether the wait at the begin of an epoch may be a good part of it: see
+    `Regime.tuning_s`. With a parallel map 17 of 18 epochs on a Xeon waited."""
+    regime = now.regime
+    many = regime.epochs > max(regime.fits, 1) and not now.has_own_loop
+    return many and regime.spent.iterator_s < _SHORT_EPOCH_S * regime.epochs
 
 
 def _parallel_words(now: Situation) -> str:

@@ -18,13 +18,12 @@ from tfwatch.judge.findings.data_advice import (
     is_split_at_cache,
     py_dataset_keys,
 )
-from tfwatch.judge.findings.finding import Finding, Tone
+from tfwatch.judge.findings.finding import KEEPS_ITERATOR, Finding, Tone
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.findings.stalls import stalled_s
 from tfwatch.judge.findings.switch_lines import advise_gain
 from tfwatch.judge.forecasts.evidence import cores_of
 from tfwatch.judge.forecasts.forecast import best
-from tfwatch.judge.forecasts.predict import PARALLEL_LOSS
 from tfwatch.judge.stages import FETCH_MS
 from tfwatch.judge.steps.steady_steps import HIGHLY_FROM
 
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
 _FEWER_FETCHES = 0.5
 #: Where the usual step waits for a smaller share of the mean, few steps wait for many.
 _EVEN = 0.5
-#: The share of a serial stage's work that other cores take over where it computes and the idle ones
-#: are not known: on two cores 0.9 in three maps, on two threads of one core half or two thirds.
+#: The share of a serial stage's work that other cores take over beside other programs: on two cores
+#: 0.9 in three maps, on two threads of one core half or two thirds.
 _SHARED = 0.75
 #: The least share that they save: a wait does not read as compute.
 _LEAST_SHARED = 0.1
@@ -55,6 +54,8 @@ def find(now: Situation) -> Finding | None:
     gain = _gain(now)
     remedy = _advise(now, gain)
     brief = _brief(now, waited_s)
+    keeps = KEEPS_ITERATOR in remedy.arguments
+    begins = {"first_batch_s": now.regime.tuning_s} if keeps and now.regime.tuning_s else {}
     return Finding(
         "input-bound",
         now.label("STARVING", waited_s),
@@ -66,7 +67,7 @@ def find(now: Situation) -> Finding | None:
         arguments=remedy.arguments,
         where=_code_of(now) or (slow.name if slow else ""),
         forecast=gain,
-        claims={"data_wait_s": waited_s * _recovered(now, gain)},
+        claims={"data_wait_s": waited_s * _recovered(now, gain), **begins},
     )
 
 
@@ -182,13 +183,18 @@ def _recovered(now: Situation, gain: Forecast | None) -> float:
 
 
 def _saved_by_cores(now: Situation, part: Breakdown, cores: int) -> float:
-    """Return the share of a step that all cores save of a serial stage which computes: the work
-    stays the same, so no more than their idle share, by the machine's figures and by those of the
-    step. Other programs leave some of theirs."""
-    if math.isnan(now.cores_free) or now.others.matters:
-        idle = _SHARED * (1 - 1 / cores)
-    else:
-        idle = 1 - PARALLEL_LOSS * (1 - min(now.cores_free / cores, 1.0))
-    of_map_ms = PARALLEL_LOSS * now.stages.all_ms if now.stages else 0.0
+    """Return the share of a step that all cores save of a serial stage which computes: the work of
+    the map and of the step on a CPU stays, the map's as its busy time, in six pairs 0.95 to 1.07 of
+    it, and the step's as that of one core.
+
+    Where the wait is less than half of it, the step may use more: TensorFlow's threads also spin
+    while they wait for work, so the idle cores say how much is saved at least.
+    """
+    if now.others.matters:
+        return _SHARED * (1 - 1 / cores)
+    of_map_ms = min(now.stages.all_ms, part.step.mean) if now.stages else 0.0
     of_step_ms = 0.0 if now.manifest.accelerated else part.work_mean_ms
-    return max(_LEAST_SHARED, min(idle, 1 - (of_map_ms + of_step_ms) / (cores * part.step.mean)))
+    saved = 1 - (of_map_ms + of_step_ms) / (cores * part.step.mean)
+    if part.wait_share < 1 / 2 and not math.isnan(now.cores_free):
+        saved = min(saved, now.cores_free / cores)
+    return max(_LEAST_SHARED, saved)

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
     from tfwatch.core.knobs import Knob
 
-#: Arguments, of `compile` and of a map, that a finding can name as its remedy.
-STEPS_PER_EXECUTION, JIT_COMPILE, RUN_EAGERLY, PARALLEL_CALLS = (
+#: Arguments, of `compile`, of a map and of `fit`, that a finding can name as its remedy.
+STEPS_PER_EXECUTION, JIT_COMPILE, RUN_EAGERLY, PARALLEL_CALLS, KEEPS_ITERATOR = (
     "steps_per_execution",
     "jit_compile",
     "run_eagerly",
     "num_parallel_calls",
+    "steps_per_epoch",
 )
 #: The kind of what happens at a moment, which is no loss.
 MOMENT = "moment"

@@ -137,12 +137,17 @@ def advise_longer_epochs(now: Situation) -> Advice:
         )
     if kind is SourceKind.GENERATOR:
         return Advice("longer epochs: a larger steps_per_epoch")
-    words, arrays = "longer epochs (.repeat() with steps_per_epoch)", ""
-    dataset = "dataset.repeat()"
-    if kind is SourceKind.ARRAYS:
-        words, arrays = "longer epochs (tf.data's .repeat() with steps_per_epoch)", _FROM_ARRAYS
-        dataset = "dataset.prefetch(tf.data.AUTOTUNE)"
-    return Advice(words, f"{arrays}{_fit(now, dataset)}  # one iterator for all epochs")
+    if kind is not SourceKind.ARRAYS:
+        return Advice("longer epochs (.repeat() with steps_per_epoch)", one_iterator_line(now))
+    line = one_iterator_line(now, "dataset.prefetch(tf.data.AUTOTUNE)")
+    return Advice(
+        "longer epochs (tf.data's .repeat() with steps_per_epoch)", f"{_FROM_ARRAYS}{line}"
+    )
+
+
+def one_iterator_line(now: Situation, dataset: str = "dataset.repeat()") -> str:
+    """Return the line of a `fit` whose epochs have one iterator."""
+    return f"{_fit(now, dataset)}  # one iterator for all epochs"
 
 
 def _fit(now: Situation, dataset: str) -> str:

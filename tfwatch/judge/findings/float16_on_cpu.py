@@ -59,6 +59,6 @@ def find(now: Situation) -> Finding | None:
 
 
 def _forward(parts: list[StepPart]) -> float:
-    """Return the share of the forward pass in their time; 1.0 where it is not told apart."""
+    """Return the share of the forward pass in their time; 1.0 where it is unknown."""
     backward_ms = sum(part.backward_ms for part in parts)
     return 1 - backward_ms / sum(part.took_ms for part in parts)

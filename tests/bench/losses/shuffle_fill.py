@@ -20,9 +20,9 @@ def slow(n):
     return tensor(read, n, image.shape), tf.cast(n % 10, tf.int32)
 
 
-data = tf.data.Dataset.range(count)
+data, steps = tf.data.Dataset.range(count), None
 if remedied:
-    data = data.shuffle(count).map(slow, num_parallel_calls=8)
+    data, steps = data.shuffle(count).map(slow, num_parallel_calls=8).repeat(), 40
 else:
     data = data.map(slow, num_parallel_calls=8).shuffle(count)
 options = tf.data.Options()
@@ -30,4 +30,5 @@ options.threading.private_threadpool_size = 8
 first = keras.layers.Conv2D(filters, 3, activation="relu")
 model = pooled(64, first, keras.layers.Conv2D(filters, 3, strides=2, activation="relu"))
 model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-model.fit(data.batch(batch).prefetch(2).with_options(options), epochs=epochs, verbose=2)
+data = data.batch(batch).prefetch(2).with_options(options)
+model.fit(data, epochs=epochs, steps_per_epoch=steps, verbose=2)

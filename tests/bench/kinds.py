@@ -16,6 +16,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from tests.bench.numbered import Result, run_trials
 from tests.watch import kinds
 from tests.watch.fit.test_kinds import SWITCHES, train
@@ -114,8 +116,6 @@ class Comparison:
 
 def make_trial() -> Callable[[int], Result]:
     """Return the function of a trial."""
-    import tensorflow as tf
-
     tf.config.experimental.enable_op_determinism()
     chosen = [*kinds.KINDS, *matrix()]
 

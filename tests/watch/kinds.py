@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 EXAMPLES, BATCH, EPOCHS = 100, 8, 2
 STEPS = -(-EXAMPLES // BATCH)
@@ -24,8 +26,6 @@ WORDS = RNG.integers(0, 20, (EXAMPLES, 10))
 
 def known(x: Any = X) -> Any:
     """The last of its batches is ragged."""
-    import tensorflow as tf
-
     return tf.data.Dataset.from_tensor_slices((x, Y)).shuffle(50, seed=1).batch(BATCH)
 
 
@@ -43,8 +43,6 @@ def endless() -> Any:
 
 
 def from_generator(x: Any = X) -> Any:
-    import tensorflow as tf
-
     signature = (tf.TensorSpec((None, *x.shape[1:]), x.dtype), tf.TensorSpec((None,), tf.int64))
     return tf.data.Dataset.from_generator(
         lambda: python_generator(x, rounds=1), output_signature=signature
@@ -58,8 +56,6 @@ def python_generator(x: Any = X, rounds: int = 1000) -> Iterator[Any]:
 
 
 def py_dataset(**workers: int) -> Any:
-    import keras
-
     class Batches(keras.utils.PyDataset):
         def __len__(self) -> int:
             return STEPS
@@ -84,29 +80,21 @@ def arrays(x: Any = X) -> Any:
 def body(x: Any) -> Any:
     """Return a model with batch norm and dropout, whose weights differ first when a step
     differs."""
-    import keras
-
     x = keras.layers.Dropout(0.2)(keras.layers.BatchNormalization()(x))
     return keras.layers.Dense(1, dtype="float32")(x)
 
 
 def plain() -> Any:
-    import keras
-
     x = keras.Input((6,))
     return keras.Model(x, body(x))
 
 
 def two_inputs() -> Any:
-    import keras
-
     sides = {name: keras.Input((3,), name=name) for name in ("left", "right")}
     return keras.Model(sides, body(keras.layers.Concatenate()([sides["left"], sides["right"]])))
 
 
 def mixed(make: Callable[[], Any] = plain) -> Any:
-    import keras
-
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_float16")
     try:
@@ -118,8 +106,6 @@ def mixed(make: Callable[[], Any] = plain) -> Any:
 def attention() -> Any:
     """A transformer's block over one channel: grappler rewrites its sums by the shapes that it
     knows."""
-    import keras
-
     x = keras.Input((12, 1))
     seen = keras.layers.MultiHeadAttention(num_heads=2, key_dim=8)(x, x)
     seen = keras.layers.LayerNormalization()(seen) + x
@@ -128,15 +114,11 @@ def attention() -> Any:
 
 
 def recurrent() -> Any:
-    import keras
-
     x = keras.Input((12, 1))
     return keras.Model(x, body(keras.layers.LSTM(3, dropout=0.1)(keras.layers.Masking(-1.0)(x))))
 
 
 def normalising() -> Any:
-    import keras
-
     x = keras.Input((6, 6, 4))
     out = keras.layers.SpectralNormalization(keras.layers.Conv2D(4, 3))(x)
     out = keras.layers.GroupNormalization(2)(out)
@@ -148,8 +130,6 @@ def normalising() -> Any:
 
 def embedding() -> Any:
     """Its gradients are `IndexedSlices`."""
-    import keras
-
     x = keras.Input((10,), dtype="int64")
     words = keras.layers.Embedding(20, 4, mask_zero=True)(x)
     return keras.Model(x, body(keras.layers.GlobalAveragePooling1D()(words)))
@@ -157,8 +137,6 @@ def embedding() -> Any:
 
 def grouped() -> Any:
     """A CPU has the gradient of a convolution in groups with XLA only."""
-    import keras
-
     x = keras.Input((6, 6, 4))
     out = keras.layers.DepthwiseConv2D(2)(keras.layers.Conv2D(8, 3, groups=4, activation="relu")(x))
     return keras.Model(x, body(keras.layers.GlobalMaxPooling2D()(out)))
@@ -167,8 +145,6 @@ def grouped() -> Any:
 def own_step() -> Any:
     """Return a model with its own `train_step`: another loss, a clipped gradient, and a metric
     outside Keras."""
-    import keras
-    import tensorflow as tf
 
     class Model(keras.Model):
         def train_step(self, data: Any) -> Any:
@@ -187,8 +163,6 @@ def own_step() -> Any:
 
 def unbuilt() -> Any:
     """Return a model whose first step creates its weights."""
-    import keras
-
     layers = keras.layers
     hidden = [layers.Dense(8, activation="relu"), layers.BatchNormalization(), layers.Dropout(0.2)]
     return keras.Sequential([*hidden, layers.Dense(1, dtype="float32")])
@@ -218,8 +192,6 @@ def compiled_in_between(
 
 def raised_in_between(model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]) -> Any:
     """Raise in the first epoch, or the last of so many; then call `fit` again without callbacks."""
-    import keras
-
     at = itertools.count(1)
     last = STEPS * (options.get("epochs", 1) - 1) + 6
 
@@ -234,15 +206,11 @@ def raised_in_between(model: Any, data: Any, options: dict[str, Any], callbacks:
 
 
 def early_stopping(patience: int = 1) -> list[Any]:
-    import keras
-
     stopping = partial(keras.callbacks.EarlyStopping, "loss", min_delta=10)
     return [stopping(patience=patience, restore_best_weights=True)]
 
 
 def several() -> list[Any]:
-    import keras
-
     return [
         keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, min_delta=10, patience=1),
         keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9),

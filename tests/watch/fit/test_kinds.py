@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.keras_fixtures import as_on_a_gpu, compile_built, determinism, fingerprint
 from tests.watch.kinds import KINDS, Kind
+from tfwatch import Watch
 from tfwatch.core.events import PipelineSwitched, WatchFailed
 from tfwatch.runs.run import open_run
 from tfwatch.runs.snapshot import Snapshot
@@ -34,8 +37,6 @@ class Seen:
     """The logs that a callback gets of each batch, and a switch after every so many calls."""
 
     def __init__(self, watch: Any, every: int, switches: Sequence[tuple[str, Any]]) -> None:
-        import keras
-
         batches: list[tuple[int, float]] = []
         due = itertools.cycle(switches)
 
@@ -70,8 +71,6 @@ def test_the_result_is_the_same_with_packed_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for batches that hold more than plain tensors, or under asynchronous execution."""
-    import tensorflow as tf
-
     (kind,) = (kind for kind in KINDS if kind.name == PACKED)
     stock = train_stock(PACKED)
     monkeypatch.setattr(tf.config.experimental, "get_synchronous_execution", lambda: False)
@@ -96,10 +95,6 @@ def train(
 
     every: the calls of the train function between two of the switches, which come over and over.
     """
-    import keras
-
-    from tfwatch import Watch
-
     keras.utils.set_random_seed(3)
     watch = Watch(runs_dir) if runs_dir else None
     seen = Seen(watch, every, switches)

@@ -95,14 +95,14 @@ class TfwatchApp(ThemedApp):
         self.call_after_refresh(self._first_frame)
 
     def frame(self) -> None:
-        """Draw a frame of the newest run. A question that is open waits for its answer, or for the
-        end of the training: then there is nothing to ask."""
+        """Draw a frame of the newest run. A question that is open waits for its answer, also beyond
+        the end of the training: its key may be on its way, and would do something else."""
         has_ended = self._script is not None and self._script.has_ended
         if has_ended and self._leaving:
             self.exit_with(Leave.STOP)  # also where its run can no longer be read
             return
         if isinstance(self.screen, Question) and self._is_over():
-            self.screen.dismiss(None)
+            self.screen.note_end()
         # The next run of another process' training is not its own: the screen leaves with this one.
         stays = not (self._is_attached and self._leaving)
         if self._runs and self.screen is self.live and stays:
@@ -201,14 +201,16 @@ class TfwatchApp(ThemedApp):
         self.push_screen(DoctorScreen(self._run_checkup, gently=gently))
 
     def _answered(self, leave: Leave | None) -> None:
-        if leave is Leave.DETACH:
+        if leave is not None and self._is_over():
+            self.exit_with(Leave.LEFT)
+        elif leave is Leave.DETACH:
             self.exit_with(leave)
         elif leave is not None:
             self._leaving = True
             self._stop(leave)
 
     def _stop(self, leave: Leave | None) -> None:
-        if leave is not None:
+        if leave is not None and not self._is_over():
             self.live.stop()
 
     def _is_over(self) -> bool:

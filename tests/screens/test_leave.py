@@ -92,17 +92,26 @@ async def test_a_finished_run_quits_without_asking(tmp_path: Path) -> None:
         assert show.app.return_value is Leave.LEFT
 
 
-@pytest.mark.parametrize("key", ["q", "s"])
-async def test_the_end_of_a_run_closes_the_question_and_q_quits(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    ("keys", "answer"), [("q", "y"), ("q", "d"), ("q", "n"), ("s", "y"), ("s", "n")]
+)
+async def test_a_question_waits_for_its_key_beyond_the_end_of_the_run(
+    tmp_path: Path, keys: str, answer: str
+) -> None:
+    """It closed by itself, and the `y` on its way copied lines."""
     async with shown(usual(tmp_path)) as show:
-        await show.press(key)
-        assert isinstance(show.app.screen, Question)
+        await show.press(keys)
         show.run.ended()
         await show.frame()
         await show.frame()
-        assert show.app.screen_stack[-1] is show.live
-        await show.press("q")
-        assert show.app.return_value is Leave.LEFT
+        assert isinstance(show.app.screen, Question)
+        assert "The run has ended meanwhile." in show.words
+        await show.press(answer)
+        assert show.app.screen is show.live or show.app.return_value is Leave.LEFT
+        assert (show.app.return_value is Leave.LEFT) == (keys == "q" and answer != "n")
+        assert not show.app._notifications
+        assert show.control is not None
+        assert not show.control.stop.is_set()
 
 
 async def test_a_tiny_window_shows_every_answer() -> None:

@@ -171,7 +171,11 @@ class Question(ModalScreen["Leave | None"]):
         with Vertical(id="question"):
             yield Static(self.question)
             yield Static(Content("\n").join(lines))
-            yield Static(self._note)
+            yield Static(self._note, id="note")
+
+    def note_end(self) -> None:
+        """Say that the run has ended: an answer closes the question, and quits where it asks."""
+        self.query_one("#note", Static).update("The run has ended meanwhile.")
 
     def action_answer(self, key: str) -> None:
         """Answer with a letter; one that the question does not offer does nothing."""

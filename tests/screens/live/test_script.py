@@ -124,7 +124,7 @@ async def test_a_question_keeps_its_screen(script: FakeScript, tmp_path: Path) -
         assert script.interrupts == 0
 
 
-async def test_the_end_of_the_script_closes_the_question_and_its_screen_stays(
+async def test_a_question_waits_for_its_key_beyond_the_end_of_the_script(
     script: FakeScript, tmp_path: Path
 ) -> None:
     async with shown(script) as show:
@@ -134,8 +134,8 @@ async def test_the_end_of_the_script_closes_the_question_and_its_screen_stays(
         run.ended().writer.close()
         script.has_ended = True
         assert "script ended, exit code 0" in await newest(show)
-        assert show.app.screen is show.app.live
-        await show.pilot.press("q")
+        assert isinstance(show.app.screen, Question)
+        await show.pilot.press("y")
     assert show.app.return_value is Leave.LEFT
 
 

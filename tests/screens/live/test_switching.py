@@ -75,6 +75,17 @@ async def test_w_asks_before_maps_draw_other_random_numbers() -> None:
         assert show.asked() == [("workers", "auto")]
 
 
+async def test_consent_that_comes_after_the_end_of_the_run_switches_nothing() -> None:
+    asks = {"switchable": ["prefetch"], "workers_ask": True, "random_maps": "map(load) draws"}
+    async with shown(starving(None, **asks)) as show:
+        await show.press("w")
+        show.run.ended()
+        await show.frame()
+        await show.press("y")
+        assert show.app.screen is show.live
+        assert (show.asked(), [*show.app._notifications]) == ([], [])
+
+
 async def test_a_fixed_pipeline_explains_why_it_cannot_switch() -> None:
     fixed = {"workers": "the pipeline has no map"}
     async with shown(usual(None, switchable=["prefetch"], fixed=fixed)) as show:

@@ -301,7 +301,7 @@ class LiveScreen(Screen[None]):
     def _ask_for_consent(self, view: RunView, knob: str) -> None:
 
         def answered(answer: Leave | None) -> None:
-            if answer is not None and self.view is not None:
+            if answer is not None and self.view is not None and not self.view.is_over:
                 self._switch_requests.toggle(self.view, knob, random_draws=True)
 
         self.app.push_screen(consent_question(view.snapshot.manifest.random_maps), answered)

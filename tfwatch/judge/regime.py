@@ -97,6 +97,13 @@ class Regime:
     slow_host: tuple[int, float] = (0, 0.0)
 
     @property
+    def single_steps(self) -> str:
+        """`fits` or `epochs` where each of several has one step, which is its first: none is
+        steady. Empty otherwise."""
+        counts = {"fits": self.fits, "epochs": self.epochs}
+        return next((name for name, n in counts.items() if n > 1 and n >= self.spent.steps), "")
+
+    @property
     def first_traces(self) -> int:
         """The traces that no run can do without: one for each model at the start, and one where a
         loop makes the models."""

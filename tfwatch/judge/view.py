@@ -110,6 +110,8 @@ class RunView:
             return Refusal.RUN_IS_ENDING.words
         if self.awaits_fit:
             return Refusal.NO_FIT_YET.words
+        if self.situation.regime.single_steps == "fits":
+            return Refusal.ONE_STEP.words
         return "" if live else Refusal.READ_ONLY.words
 
     @property

@@ -161,7 +161,7 @@ def _switch_keys(view: RunView, *, all_settings: bool) -> Iterator[Key]:
                 yield Key("plus" if key == "+" else "minus", key, "depth", knob.rank)
     if not all_settings:
         yield Key("1", "1", "settings", 2)
-    if view.snapshot.manifest.switchable:
+    if view.snapshot.manifest.switchable and not view.run_refusal(live=True):
         yield Key("f", "f", "autopilot", 3)
         if all_settings:
             yield Key("a", "a", "A/B test", 6)

@@ -34,6 +34,7 @@ from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.stalls import Stall
 from tfwatch.judge.steps.time_breakdown import PARTS, TimeSpent
 from tfwatch.runs.format import Layer, Machine, ModelFacts
+from tfwatch.screens.text import shorten_clauses
 
 
 def code(phase: str, seconds: float, callback: str = "", call: str = "") -> CodeTime:
@@ -428,6 +429,7 @@ def test_a_kind_of_loss_comes_first_with_its_seconds(
     first = find_losses(now)[0]
 
     assert first.kind == kind
+    assert len(shorten_clauses(first.advice, 78)) <= 78  # at 80 columns, with the padding
     assert first.sentence.startswith(sentence)
     assert first.lost_s == pytest.approx(lost_s)
     assert first.share == pytest.approx(now.regime.share(lost_s))

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
-from tests.screens.canned import COMPUTE_BOUND, STARVING, usual
+import pytest
+
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import starting, starving
-from tfwatch.core.rows import Phase
+from tfwatch.core.events import EpochStarted
+from tfwatch.core.rows import Flag, Phase
 from tfwatch.screens.overlays import Question
 
 
@@ -84,6 +87,23 @@ async def test_consent_that_comes_after_the_end_of_the_run_switches_nothing() ->
         await show.press("y")
         assert show.app.screen is show.live
         assert (show.asked(), [*show.app._notifications]) == ([], [])
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_fits_of_one_step_offer_no_switch_and_say_why_nothing_is_steady(
+    size: tuple[int, int],
+) -> None:
+    run = Canned(None, steps_per_epoch=1, epochs=1)
+    for fit in range(1, 6):
+        run.event(EpochStarted, epoch=fit - 1, epochs=fit, steps=1, fit=fit)
+        run.steps(1, STARVING, int(Flag.EPOCH_START)).pass_s(1.0)
+        run.epoch = fit
+    async with shown(run, size) as show:
+        await show.press("p", "f", "1")
+        assert (show.asked(), show.tuner.jobs) == ([], [])
+        assert "fits: 1 step" in show.text
+        assert "no switch yet: each fit has one step" in show.words
+        assert not {"p", "w", "f", "a"} & {one.key for one in show.live.keys.keys}
 
 
 async def test_a_fixed_pipeline_explains_why_it_cannot_switch() -> None:

@@ -24,8 +24,7 @@ _MOST = 0.3
 _SHORT = 8
 _PREDICTS = ("predict", "evaluate")
 _PREDICT = (
-    "model(x, training=False) or model.predict_on_batch(x) in place of model.{call}: each call"
-    " builds an iterator of its own"
+    "model.predict_on_batch(x) in place of model.{call}(x), which builds an iterator in each call"
 )
 _TRAIN = "train_on_batch in place of fit, or more rows in each fit"
 _LOAD = (

@@ -96,7 +96,8 @@ def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
     """Make the rows of the settings: each knob with its key, its value and its next value."""
     shown = view.snapshot.manifest.knobs
     rows = [_knob_row(view, live, knob) for knob in KNOBS.values() if knob.name in shown]
-    if rows and live and view.snapshot.manifest.switchable and not view.is_over:
+    can_switch = view.snapshot.manifest.switchable and not view.run_refusal(live)
+    if rows and can_switch:
         is_busy = view.situation.autopilot_run is not None
         note = _autopilot_note(view)
         rows.append(KnobRow("f", "autopilot", "", "", note, busy=is_busy, matters=True))
@@ -300,6 +301,8 @@ class KnobsPane(FramedPane):
 def _hint(view: RunView) -> str:
     if view.is_over or not view.situation.live:
         return "no switch in this run" if view.is_over else "no switch in this run yet"
+    if refused := view.run_refusal(live=True):
+        return f"no switch yet: {refused}"
     is_idle = view.snapshot.manifest.switchable and not view.situation.experiment
     return _HINT if is_idle else ""
 

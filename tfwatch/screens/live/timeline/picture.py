@@ -99,7 +99,9 @@ def draw(
     is_stale = snapshot.life.is_stale or run.situation.is_stalled
     sees_wait = snapshot.manifest.sees_data_wait
     is_wide = layout.legend >= WIDE
-    legend = legend_lines(parts, is_fine, rows, is_wide, is_stale, sees_wait=sees_wait)
+    single = run.situation.regime.single_steps
+    heading = f"{single}: 1 step" if single and not parts else "   mean ms"
+    legend = legend_lines(parts, is_fine, rows, is_wide, is_stale, heading, sees_wait=sees_wait)
     axis = axis_texts(top_ms, rows)
     lines = [_beside(*parts) for parts in zip(axis, charts, legend, strict=True)]
     lines.append(_beside("why", mark_line(labels, layout.columns), ()))
@@ -166,13 +168,15 @@ def legend_lines(
     rows: int,
     is_wide: bool,
     is_stale: bool,
+    heading: str,
     *,
     sees_wait: bool,
 ) -> list[Line]:
     """Return the legend with the means of the newest steady steps, in `rows` lines; the step is
     the last to be dropped.
 
-    is_stale: the figures are not current. sees_wait: the data wait is measured.
+    is_stale: the figures are not current. heading: theirs, or why there are none. sees_wait: the
+    data wait is measured.
     """
     wait, host, compute, step = (
         (parts.wait.mean, parts.host.mean, parts.compute.mean, parts.step.mean)
@@ -199,7 +203,7 @@ def legend_lines(
         for glyph, style, name, value in entries
     ]
     if rows > len(lines):
-        lines.insert(0, (("   mean ms", QUIET_COLOUR),))
+        lines.insert(0, ((heading, QUIET_COLOUR),))
     return [*lines, *[()] * rows][:rows]
 
 

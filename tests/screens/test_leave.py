@@ -107,7 +107,7 @@ async def test_a_question_waits_for_its_key_beyond_the_end_of_the_run(
         assert isinstance(show.app.screen, Question)
         assert "The run has ended meanwhile." in show.words
         await show.press(answer)
-        assert show.app.screen is show.live or show.app.return_value is Leave.LEFT
+        assert show.app.screen_stack[-1] is show.live or show.app.return_value is Leave.LEFT
         assert (show.app.return_value is Leave.LEFT) == (keys == "q" and answer != "n")
         assert not show.app._notifications
         assert show.control is not None

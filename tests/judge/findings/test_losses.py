@@ -29,6 +29,7 @@ from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.findings.finding import RemedyForecast, Tone
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import Situation, SourceKind
+from tfwatch.judge.other_programs import OtherPrograms
 from tfwatch.judge.regime import CodeTime, Regime
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.stalls import Stall
@@ -586,6 +587,24 @@ def test_the_word_has_the_share_of_the_time_and_the_verdict_is_of_it() -> None:
     (first, *_) = find_losses(losing(**waits))
     assert first.word == "STARVING 13 %"
     assert first.sentence.startswith("each step waits 1.5 of 11.5 ms")
+
+
+@pytest.mark.parametrize(
+    ("beside", "is_its_own"),
+    [
+        pytest.param({}, True, id="alone"),
+        pytest.param(
+            {"stages": StageTable(0, (Stage("map", "Map python", 5.0),))}, False, id="GIL"
+        ),
+        pytest.param({"others": OtherPrograms(20.0, 60.0, 1.4, 2, matters=True)}, False, id="core"),
+    ],
+)
+def test_the_progress_bar_is_blamed_only_where_nobody_takes_the_gil_or_the_core(
+    beside: dict[str, Any], is_its_own: bool
+) -> None:
+    bar = code("HOST", 5.0, "ProgbarLogger")
+    found = kinds(losing(host_s=5.0, code=(bar,), **beside))
+    assert ("callback" in found) == is_its_own
 
 
 def test_where_few_steps_wait_for_many_the_mean_is_that_of_the_share() -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,7 @@ class Rows(keras.utils.PyDataset):
         return self._x[at].copy(), self._y[at]
 
 
+@cache
 def _image_files() -> list[bytes]:
     """Return JPEGs of gradients with a little noise, which are decoded as fast as photographs."""
     rng = np.random.default_rng(0)

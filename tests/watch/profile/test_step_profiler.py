@@ -3,6 +3,8 @@ nothing else changes."""
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +25,9 @@ from tfwatch.core.rows import Flag
 from tfwatch.runs.requests import ProfileRequest, append
 from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
-from tfwatch.watch.profile import origins
+from tfwatch.watch.profile import origins, step_profiler
 from tfwatch.watch.profile.operations import Recording, read_profile
-from tfwatch.watch.profile.origins import Origins
+from tfwatch.watch.profile.origins import Extent, Origins, extent_of
 from tfwatch.watch.profile.step_profiler import StepProfiler
 
 if TYPE_CHECKING:
@@ -276,17 +278,58 @@ def test_nobody_asks_for_a_second_profile() -> None:
     profiler.close()
 
 
-def test_a_step_with_a_loop_or_many_operations_is_profiled_for_three_steps_only(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("extent", "step_ms", "steps"),
+    [
+        pytest.param(Extent.FEW, 1, 10, id="short steps"),
+        pytest.param(Extent.FEW, 25, 3, id="long steps"),
+        pytest.param(Extent.MANY, 1, 3, id="a hundred layers"),
+        pytest.param(Extent.LOOP, 4, 3, id="a loop"),
+        pytest.param(Extent.LOOP, 20, 1, id="a long loop"),
+    ],
+)
+def test_a_profile_is_as_long_as_its_shares_need(
+    extent: Extent, step_ms: int, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    writer, now_ms = RunWriter(None, make_manifest()), 0
+    monkeypatch.setattr(writer, "now_ns", lambda: now_ms * 1_000_000)
+    monkeypatch.setattr(step_profiler, "extent_of", lambda _: extent)
+    profiler = StepProfiler(writer)
+    profiler.ask("key")
+    for step in range(1, 12):
+        profiler.after_step(step)
+        now_ms += step_ms
+    profiler.finish()
+    writer.flush()
+    (event,) = read_back(writer).events.of(StepProfiled)
+    assert event.steps == steps
+
+
+def test_reading_leaves_the_training_its_lock_and_collects_no_garbage() -> None:
+    usual_s, seen = sys.getswitchinterval(), []
+
+    class Folder:
+        def rglob(self, _: str) -> list[Path]:
+            seen.append((gc.isenabled(), sys.getswitchinterval() < usual_s))
+            return []
+
+    done = Recording(Folder(), 9, 3, 1.0, 1.0, "key", None, None)  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError):
+        read_profile(done, 0)
+
+    assert seen == [(False, True)]
+    assert (gc.isenabled(), sys.getswitchinterval()) == (True, usual_s)
+
+
+def test_the_extent_of_a_step_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def graph_of(function: Callable[[Any], Any]) -> Any:
         called = tf.function(function)
         return tf.function(called).get_concrete_function(tf.ones(3)).graph
 
     plain = graph_of(lambda x: x + 1.0)
-    assert not origins.records_much(plain)
+    assert extent_of(plain) is Extent.FEW
     loop = graph_of(lambda x: tf.while_loop(lambda y: tf.norm(y) < 9.0, lambda y: [y + 1.0], [x]))
-    assert origins.records_much(loop)
+    assert extent_of(loop) is Extent.LOOP
     monkeypatch.setattr(origins, "_MANY", 3)
-    assert origins.records_much(plain)
-    assert not origins.records_much(None)
+    assert extent_of(plain) is Extent.MANY
+    assert extent_of(None) is Extent.FEW

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def gaps_of(busy: Iterable[Busy], begins: Sequence[int]) -> list[Gap]:
 def within(begin: int, end: int, gaps: Sequence[Gap]) -> list[Gap]:
     """Return the parts of gaps that lie in a span; gaps are in order."""
     found = []
-    for gap in gaps[max(bisect_right(gaps, (begin,)) - 1, 0) :]:
+    for gap in islice(gaps, max(bisect_right(gaps, (begin,)) - 1, 0), None):
         if gap.begin >= end:
             break
         if gap.end > begin:

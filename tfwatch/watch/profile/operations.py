@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import re
-import threading
+import sys
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfwatch.core.events import LOOP, MOST_OPERATIONS, OperationTime, StepProfiled
 from tfwatch.watch.profile.compiled import operations_of_kernels
@@ -41,12 +43,9 @@ _STREAM, _CALLED = "Stream #", "PartitionedCall"
 #: Launching an operation takes a thread 5 to 20 us. One without a kernel that takes it longer, as a
 #: `py_function` does, computes there.
 _LONGEST_LAUNCH_PS = 100_000_000
-#: After so many of a loop, 0.3 ms of it, the reader rests for so long. The training needs Python's
-#: lock twice a step, and Python lets it wait for 5 ms: 120 steps of 4 ms took 14 ms while a profile
-#: of a recurrent layer was read.
-_AT_ONCE, _REST_S = 100, 5e-5
-_REST = threading.Event()
-_Item = TypeVar("_Item")
+#: While a profile is read, Python's lock goes to a thread that waits for it after so long, seconds,
+#: in place of 5 ms: the training needs it some times in each step.
+_YIELD_S = 1e-4
 
 
 @dataclass(frozen=True)
@@ -106,6 +105,22 @@ class _Times:
     float32_ps: int | None = None
 
 
+@contextmanager
+def _beside_a_training() -> Iterator[None]:
+    """Let other threads have Python's lock soon, and collect no garbage: that takes the whole
+    process 0.2 to 0.3 s with TensorFlow's objects, and what reading makes is freed without."""
+    usual_s, collects = sys.getswitchinterval(), gc.isenabled()
+    sys.setswitchinterval(min(_YIELD_S, usual_s))
+    gc.disable()
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual_s)
+        if collects:
+            gc.enable()
+
+
+@_beside_a_training()
 def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> StepProfiled:
     """Return the profile of a recording, as an event of this moment.
 
@@ -174,14 +189,6 @@ def _end_of(host: Iterable[Any]) -> float:
     return math.inf
 
 
-def _gently(items: Iterable[_Item]) -> Iterator[_Item]:
-    """Yield the items, and leave Python's lock to other threads now and then."""
-    for count, item in enumerate(items, 1):
-        yield item
-        if count % _AT_ONCE == 0:
-            _REST.wait(_REST_S)
-
-
 # -- events ----------------------------------------------------------------------------------------
 
 
@@ -199,7 +206,7 @@ def _device_times(
     for plane in planes:
         known, busy = _statistics(plane), []
         for line in (one for one in plane.lines if one.name.startswith(_STREAM)):
-            for event in _gently(line.events):
+            for event in line.events:
                 if (begin := begin_ps(line, event)) >= until:
                     continue
                 path = compiled.get(_statistic(plane, event, known.get(_XLA)), "")
@@ -238,16 +245,18 @@ def _long_operations(host: Iterable[Any]) -> Iterator[tuple[int, int, str, str]]
     launch."""
     for plane in host:
         names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
+        of_data = {key for key, name in names.items() if name.startswith(_OF_DATA)}
         for line in plane.lines:
             data_until = 0
             spans = (
                 (begin := begin_ps(line, event), begin + event.duration_ps, event.metadata_id)
-                for event in _gently(line.events)
+                for event in line.events
+                if event.metadata_id in of_data or event.duration_ps >= _LONGEST_LAUNCH_PS
             )
             for begin, end, key in sorted(spans):
-                if names[key].startswith(_OF_DATA):
+                if key in of_data:
                     data_until = max(data_until, end)
-                elif end - begin >= _LONGEST_LAUNCH_PS and begin >= data_until:
+                elif begin >= data_until:
                     match = _OPERATION.fullmatch(names[key])
                     if match and _CALLED in match["path"]:
                         yield begin, end, match["path"], match["op"]
@@ -277,7 +286,7 @@ def _host_times(planes: Iterable[Any], compiled: Mapping[str, str], until: float
         names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
         of_xla = _statistics(plane).get(_XLA)
         for line in plane.lines:
-            events = _gently(line.events) if of_xla is not None else ()
+            events = line.events if of_xla is not None else ()
             kernels = {one.metadata_id for one in events if _statistic(plane, one, of_xla) != ""}
             for key, ps in _own_times(names, line, until):
                 if key in kernels:
@@ -296,11 +305,11 @@ def _own_times(names: Mapping[int, str], line: Any, until: float) -> Iterator[tu
     of_data = {key for key, name in names.items() if name.startswith(_OF_DATA)}
     events = sorted(
         (one.offset_ps, -one.duration_ps, one.metadata_id)
-        for one in _gently(line.events)
+        for one in line.events
         if begin_ps(line, one) < until
     )
     around: list[_Open] = []
-    for begin, minus, key in _gently(events):
+    for begin, minus, key in events:
         while around and around[-1].end <= begin:
             yield from _closed(around)
         is_of_data = key in of_data
@@ -370,10 +379,10 @@ def _rows(
     """Return the longest parts, and the time of the others, milliseconds a step."""
     parts: dict[Origin, _Part] = defaultdict(_Part)
     by_path: Counter[tuple[str, str]] = Counter()
-    for time in _gently(times):
+    for time in times:
         by_path[time.path, time.op] += time.ps
     # Where looking up is limited, the longest count.
-    for (path, op), ps in _gently(by_path.most_common()):
+    for (path, op), ps in by_path.most_common():
         origin = origins.of(path, op)
         part = parts[replace(origin, place="")]
         part.ps += ps

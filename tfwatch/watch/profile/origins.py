@@ -9,6 +9,7 @@ import re
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -312,16 +313,22 @@ def _called(operation: Any) -> list[str]:
     return [operation.get_attr(one).name for one in called] if is_call else []
 
 
-def records_much(graph: Any) -> bool:
-    """Return whether a profile of the graph of a step, and of the functions in it, records
-    thousands of events for each step: it has a loop, or so many operations."""
+class Extent(Enum):
+    """What a profile of a step records: thousands of events where there are MANY operations, and
+    for a LOOP."""
+
+    FEW, MANY, LOOP = range(3)
+
+
+def extent_of(graph: Any) -> Extent:
+    """Return the extent of the graph of a step and of the functions in it; None has FEW."""
     count = 0
     with fails_open(lambda _: None):
         for operations in _graphs_of(graph):
             count += len(operations)
-            if count > _MANY or any(one.type in _WHILE for one in operations):
-                return True
-    return False
+            if any(one.type in _WHILE for one in operations):
+                return Extent.LOOP
+    return Extent.MANY if count > _MANY else Extent.FEW
 
 
 def _users_line(frames: Sequence[tuple[str, int, str]]) -> str:

@@ -17,17 +17,19 @@ from tfwatch.core.rows import Flag
 from tfwatch.core.temporary_files import TemporaryFolder
 from tfwatch.tfdata.disposal import start_awaited
 from tfwatch.watch.profile.operations import END, Recording, read_profile
-from tfwatch.watch.profile.origins import records_much
+from tfwatch.watch.profile.origins import Extent, extent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.runs.writer import RunWriter
 
-#: The steps of one profile: three, and more where they are short, for so long. Of steps of a
-#: millisecond on a busy machine three gave shares 18 points off those of fifty. A loop or a hundred
-#: layers record thousands of events a step: ending a profile of ten steps of a loop took 0.3 s.
-_STEPS, _MOST_STEPS, _LEAST_NS = 3, 10, 60_000_000
+#: A profile ends after so many nanoseconds, but not before the first number of steps and not after
+#: the second. Of steps of a millisecond on a busy machine three gave shares 18 points off those of
+#: fifty. A hundred layers record thousands of events a step, and a loop more: each step of a
+#: recurrent layer took an H200 53 ms in place of 36, and three took 0.3 s to stop and 0.4 to read.
+_LONG_NS, _LONG_LOOP_NS = 60_000_000, 15_000_000
+_STEPS = {Extent.FEW: (3, 10), Extent.MANY: (3, 3), Extent.LOOP: (1, 3)}
 #: The first steps of a run trace, fill buffers and warm up.
 _WARM_UP = 20
 #: Of TensorFlow's profiler: operations that take a while, no Python, the device's kernels.
@@ -50,7 +52,7 @@ class StepProfiler:
         self._by = "command"
         self._is_repeated = False
         self._not_before = _WARM_UP if at_begin else 0
-        self._taken, self._most_steps = 0, _MOST_STEPS
+        self._taken, self._extent = 0, Extent.FEW
         self._begin_ns = self._cost_ns = 0
         self._folder: TemporaryFolder | None = None
         self._stopping: threading.Thread | None = None
@@ -106,8 +108,10 @@ class StepProfiler:
             self._begin()
             return _PROFILED
         self._taken += in_call
-        is_long = self._writer.now_ns() - self._begin_ns >= _LEAST_NS
-        if self._taken >= self._most_steps or (is_long and self._taken >= _STEPS):
+        least, most = _STEPS[self._extent]
+        long_ns = _LONG_LOOP_NS if self._extent is Extent.LOOP else _LONG_NS
+        is_long = self._writer.now_ns() - self._begin_ns >= long_ns
+        if self._taken >= most or (is_long and self._taken >= least):
             self._end(steps)
         return _PROFILED
 
@@ -135,7 +139,7 @@ class StepProfiler:
             device_tracer_level=_DEVICE_LEVEL,
         )
         self._folder, self._taken = folder, 0
-        self._most_steps = _STEPS if records_much(self._graph) else _MOST_STEPS
+        self._extent = extent_of(self._graph)
         guard = _GivesWay(lambda: self._abandon("another profiler began", self._writer.status[2]))
         api.start(str(folder.path), options)
         self._guard = guard

@@ -28,7 +28,7 @@ import tensorflow as tf
 from tests.keras_fixtures import as_on_a_gpu
 from tfwatch import Watch
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
-from tfwatch.core.knobs import AS_WRITTEN, KNOBS
+from tfwatch.core.knobs import AS_WRITTEN, KNOBS, NotTimed
 from tfwatch.runs.control import Control
 from tfwatch.runs.create import make_writer
 from tfwatch.runs.requests import SwitchRequest
@@ -540,7 +540,8 @@ class Source:
                 writer=self._writer, control=self._control, stages=stages, py_dataset=None
             )
             self._fetch = Fetch(session)
-            self._fetch.switches.in_graph = trial.fused > 1
+            why = NotTimed.IN_GRAPH if trial.fused > 1 else None
+            self._fetch.switches.no_copy = lambda: why
 
     def begin(self, iterator: Any) -> None:
         """Begin an epoch."""

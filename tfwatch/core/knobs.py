@@ -330,6 +330,7 @@ class NotTimed(Enum):
         "batches are spread over several devices, and copied to them within TensorFlow's iterator"
     )
     IN_GRAPH = "steps_per_execution: copies happen inside the call"
+    PINNED = "batches are in pinned memory: the GPU reads them while the step is launched"
     OWN_LOOP = "the loop is a script's own, and copies inside its step"
     NOT_SPLIT = "the steps are not split into parts"
 

@@ -202,8 +202,15 @@ class Recorder:
             step = self._find_step(original, shape, eager=eager, timed=eager and not is_spread)
             is_flat = shape.flat is not None
             copy = make_copy(
-                self.writer, self._model, eager=eager, is_flat=is_flat, is_spread=is_spread
+                self.writer,
+                self._model,
+                step.placement,
+                eager=eager,
+                is_flat=is_flat,
+                is_spread=is_spread,
             )
+            placement = step.placement
+            self._fetch.switches.no_copy = lambda: NotTimed.PINNED if placement.in_call else None
             common = (self._fetch, self.step_log, self.writer)
             self.step_log.profiler.use(self._model, step)
             if steps > 1:
@@ -262,8 +269,8 @@ class Recorder:
                 self._why_exact = _first_line(error)
                 return False
             is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
-            self._fetch.switches.in_graph = not is_spread
             why = NotTimed.SPREAD if is_spread else NotTimed.IN_GRAPH
+            self._fetch.switches.no_copy = lambda: None if is_spread else why
             self.writer.describe(copy_not_timed=(why_no_device_prefetch() or why).value)
             self.step_log.profiler.use(self._model)
             self._use(runner, iterator._type_spec)

@@ -18,6 +18,7 @@ from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.shuffle_fill import LATE_NS
 from tfwatch.watch.fit.fetch import fail_in_graph
+from tfwatch.watch.fit.stepping.device_copy import Placement
 from tfwatch.watch.fit.stepping.fused_steps import (
     FusedSteps,
     clock_offset_ns,
@@ -53,7 +54,7 @@ class BatchStep:
 
     is_ready: the first call is done, and no trace follows. traces: the number of finished traces.
     operations: the timer of a step that runs op by op; None if it does not, or if operations cannot
-    be timed. failure: why there is no trace.
+    be timed. failure: why there is no trace. placement: of its batches.
 
     Without the signature a ragged last batch would cost another trace, which stock `fit` does not
     have. If tracing fails before Keras' function begins, that function is called on the batch as it
@@ -75,6 +76,7 @@ class BatchStep:
         self._shape = shape
         self._has_begun = False
         self.failure = ""
+        self.placement = Placement()
         #: Of its trace; None without one.
         self.graph: Any = None
         self._call = self._plain if eager else self._trace

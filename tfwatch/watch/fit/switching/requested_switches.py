@@ -54,7 +54,7 @@ class RequestedSwitches:
 
     current: where the batches come from. script: the script's own pipeline, as it was read.
     requested: carried out, and reported with the first batch of their pipeline.
-    in_graph: several steps run in one call, which fetches their batches.
+    no_copy: why no copy of a batch is made before the step's call, beside the device's reasons.
     note_failure: notes that a part of the record is missing.
     on_rebuilt: called with the source of a rebuilt pipeline once its batches are those that train.
     """
@@ -65,7 +65,7 @@ class RequestedSwitches:
         on_rebuilt: Callable[[Any], None],
         note_failure: Callable[[str], None],
     ) -> None:
-        self.in_graph = False
+        self.no_copy: Callable[[], NotTimed | None] = lambda: None
         self.script = ScriptPipeline()
         self._on_rebuilt, self._note_failure = on_rebuilt, note_failure
         self._writer, self._control = session.writer, session.control
@@ -377,8 +377,8 @@ class RequestedSwitches:
     def _why_no_copy(self) -> NotTimed | None:
         """Return why batches are not copied to a device before the step's call, as plain
         tensors."""
-        if self.in_graph:
-            return NotTimed.IN_GRAPH
+        if why := self.no_copy():
+            return why
         is_plain = self.current.spec.flat is not None
         return why_no_device_prefetch() or (None if is_plain else NotTimed.NOT_PLAIN)
 

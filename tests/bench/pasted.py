@@ -7,7 +7,7 @@
 
 Trains for so many minutes, in rounds, then prints a table of all rounds in OUT; with 0 minutes it
 prints alone. In each round, in turn: bare, with Watch, and for each line switched live and back,
-and pasted. For each kind, batch and line: medians over the rounds of step and copy, ms, as written,
+and pasted into the bare script. For each kind, batch and line: medians over the rounds of step and copy, ms, as written,
 live, back, pasted; and ratios, each the median of those of the rounds with their range: live over
 pasted, back over written, and Watch over bare. One fit differs from the next by several percent, so
 a ratio is of two fits of one round, and many rounds count. It exits with 1 where a ratio is above
@@ -17,8 +17,9 @@ In the mode `autopilot` a script trains under `tfwatch run --autopilot`; then, w
 come bare fits as written, with the lines by hand, and with those that the autopilot reached.
 
 In the mode `noise` the fits are long, and each step is recorded. A try cuts a stretch out of one at
-random, and makes its second half faster: printed is the share of tries that are claimed faster or
-slower, after so many steps on each side, at the last look and at any look of every 20.
+random, and makes its second half faster, or every other part of it where two settings are tested in
+turns: printed is the share of tries that are claimed faster or slower, after so many steps of each,
+at the last look and at any look: of every 20 steps, or after each turn.
 """
 
 import argparse
@@ -66,8 +67,15 @@ _PILOT_STEPS, _REACHED = 2500, 300
 _ORDER = (WORKERS, PINNED, PREFETCH, DEVICE_PREFETCH)
 #: Steps of a fit whose noise is recorded; tries, and steps between two looks.
 _NOISE_STEPS, _TRIES, _LOOK, _SETTLE = 3000, 300, 20, 50
-#: Steps on each side, and how much faster the second half is.
-_NOISE_CASES = ((100, 1.0), (400, 1.0), (100, 1.2), (400, 1.05))
+#: Steps of each setting, how much faster the second one is, and the turns in which they are taken.
+_NOISE_CASES = (
+    (100, 1.0, 1),
+    (400, 1.0, 1),
+    (100, 1.2, 1),
+    (400, 1.05, 1),
+    (400, 1.0, 8),
+    (400, 1.05, 8),
+)
 
 
 # -- the trainings --------------------------------------------------------------------------------
@@ -99,7 +107,7 @@ class Program:
             arms += [("live", line), ("pasted", line)]
         for arm, line in arms if number % 2 == 0 else arms[::-1]:
             is_live = arm == "live"
-            live = {"bare": None, "live": line}.get(arm, "")
+            live = {"watch": "", "live": line}.get(arm)
             steps = 3 * PART if is_live else PART
             done = self._fit(kind, batch, steps, (line,) if arm == "pasted" else (), live)
             self._add(kind, batch, number, arm=arm, line=line, **done.row(is_live=is_live))
@@ -241,24 +249,31 @@ def _best(rows: Sequence[dict[str, Any]], arm: str) -> float:
 def print_noise(rows: Sequence[dict[str, Any]]) -> None:
     """Print the share of claims in the noise of each fit."""
     rng = np.random.default_rng(0)
-    print_head("data", "step, ms", "steps a side", "faster", "at the end", "at any look")
+    columns = ("steps of each", "turns", "faster", "at the end", "at any look")
+    print_head("data", "step, ms", *columns)
     for row in rows:
         steps = np.array(row["ms"][_SETTLE:])
-        for side, faster in _NOISE_CASES:
-            tries = [_claims(steps, side, faster, rng) for _ in range(_TRIES)]
+        for side, faster, turns in _NOISE_CASES:
+            tries = [_claims(steps, side, faster, turns, rng) for _ in range(_TRIES)]
             shares = (f"{share:.1%}" for share in np.mean(tries, axis=0))
-            print_row(row["kind"], f"{np.median(steps):.2f}", side, f"{faster} x", *shares)
+            print_row(row["kind"], f"{np.median(steps):.2f}", side, turns, f"{faster} x", *shares)
 
 
-def _claims(steps: Any, side: int, faster: float, rng: np.random.Generator) -> tuple[bool, bool]:
+def _claims(
+    steps: Any, side: int, faster: float, turns: int, rng: np.random.Generator
+) -> tuple[bool, bool]:
     """Return whether a stretch is claimed to differ at its end, and at any look."""
     first = int(rng.integers(len(steps) - 2 * side + 1))
-    part = steps[first : first + 2 * side].copy()
-    part[side:] /= faster
-    answers = [
-        estimate_ratio([part[:side], part[side : side + look]]).answer
-        for look in range(60, side + 1, _LOOK)
-    ]
+    parts = np.split(steps[first : first + 2 * side].copy(), 2 * turns)
+    for part in parts[1::2]:
+        part /= faster
+    before, last = parts[:-1], parts[-1]
+    looks = (
+        [parts[: 2 * turn] for turn in range(1, turns + 1)]
+        if turns > 1
+        else [[*before, last[:look]] for look in range(60, side + 1, _LOOK)]
+    )
+    answers = [estimate_ratio(look).answer for look in looks]
     are_claims = [answer in ("faster", "slower") for answer in answers]
     return are_claims[-1], any(are_claims)
 

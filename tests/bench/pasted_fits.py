@@ -30,9 +30,9 @@ EPOCH, PART, SETTLE = 30, 60, 20
 DEVICE = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
 #: The lines that are tried, by the kind of data.
 LINES = {
-    "naive": ("prefetch=4", "workers=8", "device_prefetch=2"),
+    "naive": ("prefetch=4", "workers=8"),
     "uint8": ("prefetch=4", "workers=8"),
-    "tuned": ("prefetch=4", "device_prefetch=2"),
+    "tuned": ("prefetch=4",),
     "random": ("workers=auto",),
     "slices": ("prefetch=4", "pinned=on", "device_prefetch=2"),
     "arrays": ("pinned=on", "device_prefetch=2"),

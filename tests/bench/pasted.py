@@ -7,11 +7,11 @@
 
 Trains for so many minutes, in rounds, then prints a table of all rounds in OUT; with 0 minutes it
 prints alone. In each round, in turn: bare, with Watch, and for each line switched live and back,
-and pasted into the bare script. For each kind, batch and line: medians over the rounds of step and copy, ms, as written,
-live, back, pasted; and ratios, each the median of those of the rounds with their range: live over
-pasted, back over written, and Watch over bare. One fit differs from the next by several percent, so
-a ratio is of two fits of one round, and many rounds count. It exits with 1 where a ratio is above
-1.03 in each round.
+and pasted into the bare script. For each kind, batch and line: medians over the rounds of step and
+copy, ms, as written, live, back, pasted; and ratios, each the median of those of the rounds with
+their range: live over pasted, back over written, and Watch over bare. One fit differs from the next
+by several percent, so a ratio is of two fits of one round, and many rounds count. It exits with 1
+where a ratio is above 1.03 in each round.
 
 In the mode `autopilot` a script trains under `tfwatch run --autopilot`; then, with its steps live,
 come bare fits as written, with the lines by hand, and with those that the autopilot reached.

@@ -314,8 +314,8 @@ def _called(operation: Any) -> list[str]:
 
 
 class Extent(Enum):
-    """What a profile of a step records: thousands of events where there are MANY operations, and
-    for a LOOP."""
+    """The size of a profile of a step: MANY operations record thousands of events, and so does a
+    LOOP."""
 
     FEW, MANY, LOOP = range(3)
 

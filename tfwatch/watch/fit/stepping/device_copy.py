@@ -61,7 +61,7 @@ _FIRST = 15
 
 @dataclass
 class Placement:
-    """Where the batches of a step are when it is called.
+    """The place of the batches of a step when it is called.
 
     in_call: in pinned host memory, and the call copies them; None before the first batch.
     """

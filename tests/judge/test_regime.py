@@ -148,6 +148,7 @@ def test_an_epoch_that_took_longer_once_is_not_typical() -> None:
         pytest.param((6.0, 6.0), (0.0, 4.22), 4.22, id="until it wakes"),
         pytest.param((6.0, 6.0), (0.0, 0.03), 0.0, id="it was woken"),
         pytest.param((0.5, 0.4, 0.4), (0.3, 0.13, 0.02), 0.12, id="one of two"),
+        pytest.param((0.61, 0.6), (0.0, 0.66), 0.65, id="it slept again"),
         pytest.param((400.0, 9.0), (0.0, 42.0), 41.9, id="a minute at most"),
     ],
 )

@@ -49,6 +49,8 @@ _FIRST_SLEEP_S, _LONGEST_SLEEP_S = 0.02, 60.0
 _DOUBLED_S = _FIRST_SLEEP_S * (2**12 - 1)
 #: A first batch that takes this part of the rest of such a sleep has waited for it.
 _MISSED = 0.9
+#: So close to a wake-up, as a share of the life, it is open whether it was before.
+_CLOSE = 0.05
 Cause: TypeAlias = Literal["start", "switch", "cache"]
 
 
@@ -165,8 +167,7 @@ class Regime:
         pairs = list(pairwise(self.newest))
         if self.fills_shuffle or not pairs:
             return 0.0
-        rests = ((_sleeps_on_s(before.iterator_s), epoch.first_batch_s) for before, epoch in pairs)
-        waited_s = sum(rest_s for rest_s, first_s in rests if first_s >= _MISSED * rest_s)
+        waited_s = sum(_waited_s(one.iterator_s, then.first_batch_s) for one, then in pairs)
         return min(waited_s / len(pairs) * (self.epochs - 1), self.spent.first_batch_s)
 
     def code_in(self, *phases: str) -> list[CodeTime]:
@@ -179,6 +180,16 @@ class Regime:
         all_s = sum(one.seconds for one in sampled)
         plain_s = sum(one.seconds for one in sampled if not one.callback)
         return plain_s / all_s if all_s > 0 else 1.0
+
+
+def _waited_s(life_s: float, first_s: float) -> float:
+    """Return the wait for an iterator's thread in a first batch; of one that lived until about its
+    wake-up the thread may sleep again."""
+    rest_s = _sleeps_on_s(life_s)
+    again_s = rest_s + _sleeps_on_s(life_s + rest_s)
+    if rest_s < _CLOSE * life_s and first_s >= _MISSED * again_s:
+        return again_s
+    return rest_s if first_s >= _MISSED * rest_s else 0.0
 
 
 def _sleeps_on_s(life_s: float) -> float:

@@ -1,11 +1,13 @@
 """Arrays, and a model of which one part takes most of the step."""
 
+from pathlib import Path
+
 import keras
 import numpy as np
 import tensorflow as tf
 from drawn import cause, normal, numbers, remedied, rng
 
-layers = keras.layers
+layers, CPU_INFO = keras.layers, Path("/proc/cpuinfo")
 optimizer, loss, metrics, compiled = "sgd", "mse", [], "auto"
 
 
@@ -68,12 +70,18 @@ match cause:
         policy = rng.choice(["mixed_float16", "float16"])
         keras.mixed_precision.set_global_policy("float32" if remedied else policy)
         batch, size, width = rng.choice([16, 32]), rng.choice([24, 32]), rng.choice([16, 32])
-        x, y = normal(batch * 40, size, size, 3), np.zeros(batch * 40, "float32")
         kind = rng.choice([layers.Conv2D, layers.Conv2D, layers.SeparableConv2D])
+        count, epochs, most = rng.randint(1, 3), rng.choice([2, 3]), 2e10
+        if CPU_INFO.exists() and "avx512_fp16" in CPU_INFO.read_text():
+            batch, size, count, most = batch // 4, size // 2, 1, 2e9
+        # At 6e8 products a second, on that CPU at 1e8, the slow run takes about half a minute.
+        products = 9 * width + width**2 if kind is layers.SeparableConv2D else 9 * width**2
+        products = batch * size**2 * (27 * width + count * products)
+        steps = max(round(most / products / epochs), 20)
+        x, y = normal(batch * steps, size, size, 3), np.zeros(batch * steps, "float32")
         body = [layers.Conv2D(width, 3, activation="relu")]
-        body += [kind(width, 3, activation="relu") for _ in range(rng.randint(1, 3))]
+        body += [kind(width, 3, activation="relu") for _ in range(count)]
         body += [layers.GlobalAveragePooling2D(), layers.Dense(1, dtype="float32")]
-        epochs = rng.choice([2, 3])
     case "python_in_step":
         batch, width = rng.choice([64, 256]), rng.choice([64, 256])
         eager = rng.choice([True, False])

@@ -323,7 +323,7 @@ NO_GPU = "a GPU or a smaller model"
             "small-operations",
             losing(profile=profile_of(MULTIPLIES, small_ms=6.0)),
             "starting small operations takes 60 % of compute: lstm (LSTM) runs a loop of",
-            6 * 0.8 - 1.9,
+            6 * 0.8 - 1.1,
             "jit_compile=True, or larger batches",
         ),
         (

@@ -111,6 +111,15 @@ def test_a_sample_counts_the_time_since_the_poll_before(training: Training) -> N
     )
 
 
+def test_the_begin_of_an_epoch_is_none_of_the_end_before(training: Training) -> None:
+    training.runs(Phase.EPOCH_END, 0.4, SAVE, polls=4)
+    training.writer.epoch += 1
+    training.runs(Phase.EPOCH_END, 0.8, polls=8)
+
+    seconds = {phase: seconds for (phase, *_), seconds in training.seconds().items()}
+    assert seconds == pytest.approx({"EPOCH_END": 0.4, "FIRST_BATCH": 0.8})
+
+
 @pytest.mark.parametrize("phase", [Phase.COMPUTE, Phase.COMPILE])
 def test_no_frame_is_read_in_compute(phase: Phase, training: Training) -> None:
     training.runs(phase, 1.0, polls=10)

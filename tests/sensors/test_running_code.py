@@ -72,12 +72,6 @@ MAIN, PREDICT = (TRAIN, "main"), (TRAINER, "predict")
             id="behind tfwatch",
         ),
         pytest.param(
-            [MAIN, (TRAINER, "fit"), (TRAINER, "_enumerate_iterator")],
-            "make_iterator",
-            "train.py:2 in main",
-            id="deletes an iterator",
-        ),
-        pytest.param(
             [MAIN, ("/usr/lib/python3/dist-packages/pandas/io.py", "read_csv")],
             "read_csv",
             "train.py:2 in main",
@@ -92,7 +86,7 @@ def test_the_users_line_is_the_innermost_outside_libraries(
     found = code_of_training(TRAINS, {TRAINS: frame(*calls)})
 
     assert found == RunningCode("", call, place)
-    assert found.in_tensorflow is (call in ("predict", "fit", "make_iterator"))
+    assert found.in_tensorflow is (call in ("predict", "fit"))
 
 
 @pytest.mark.parametrize(

@@ -418,7 +418,8 @@ class StallLocated(Event, frozen=True):
 class CodeSample(msgspec.Struct, frozen=True):
     """A place in Python, and how many samples of the training thread fell on it."""
 
-    #: The name of a `core.rows.Phase`, or `BETWEEN_FITS` between two fits of one run.
+    #: The name of a `core.rows.Phase`, `BETWEEN_FITS` between two fits of one run, or `FIRST_BATCH`
+    #: while an epoch begins.
     phase: str
     #: The class of the Keras callback that runs; empty without one.
     callback: str

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 #: So many traces after the first one are a pattern.
 _LEAST_AGAIN = 3
-#: The call in which an epoch begins, though the pulse still shows the end of the one before.
-_MAKES_ITERATOR = "make_iterator"
 #: From so many epochs on their mean is usual.
 _MANY = 8
 #: Of many, what is above so many medians counts as so many: of 2 500 epochs of one step the mean
@@ -58,7 +56,7 @@ Cause: TypeAlias = Literal["start", "switch", "cache"]
 class CodeTime:
     """Seconds of the training thread at one place of the script, estimated from samples."""
 
-    #: The name of a `core.rows.Phase`, `BETWEEN_FITS`, or `FIRST_BATCH` while an epoch begins.
+    #: That of `CodeSample`.
     phase: str
     #: The class of the Keras callback that ran; empty without one.
     callback: str
@@ -246,9 +244,7 @@ class RunningRegime:
 
     def _count_samples(self, event: CodeSampled) -> None:
         for one in event.samples:
-            is_first_batch = one.call == _MAKES_ITERATOR and one.phase in ("HOST", "EPOCH_END")
-            phase = "FIRST_BATCH" if is_first_batch else one.phase
-            key = (phase, one.callback, one.call, one.place)
+            key = (one.phase, one.callback, one.call, one.place)
             self._code[key] = self._code.get(key, 0.0) + one.samples * event.every_ms / 1e3
 
     def _begin(self, at_ns: int) -> None:

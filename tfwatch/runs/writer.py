@@ -75,6 +75,7 @@ class RunWriter:
         one over several.
         training_thread: the identifier of the training thread; 0 where it is unknown.
         is_between_fits: the run waits for another `fit`.
+        epoch: the newest that has begun; that of the status follows with its first batch.
         before_end: called before the end is recorded, in the thread that ends the run.
         current_code: `since_ns` of a status, and the callback, or other Python, that runs since
         then.
@@ -90,7 +91,7 @@ class RunWriter:
         self.status: Status = (Phase.STARTING, 0, 0, 0, "")
         self.training_thread = 0
         self.strategy_gpus: dict[str, str] = {}
-        self.is_between_fits = False
+        self.is_between_fits, self.epoch = False, 0
         self.before_end: Callable[[], None] = _nothing
         self.current_code = (0, "")
         self.lost: RecordingLost | None = None

@@ -58,8 +58,10 @@ _MOST_KNOWN = 50
 #: So many late polls without another thread's Python, and the next one is quick for long.
 _LEAST_ALONE = 2
 BETWEEN_FITS: Final = "BETWEEN_FITS"
+FIRST_BATCH: Final = "FIRST_BATCH"
 #: In these phases a frame says nothing: TensorFlow computes.
 _COMPUTES = (Phase.COMPUTE, Phase.COMPILE, Phase.ENDED)
+_BEFORE_EPOCH = (Phase.HOST, Phase.EPOCH_END)
 #: A call that lasts longer may hang in Python that TensorFlow calls.
 _HANGS_NS = 2_000_000_000
 #: The age from which the pulse names the code of a phase.
@@ -73,7 +75,7 @@ _NAMED_NS = {
 #: of it in a row, and a second on average.
 _STALL_NS = 500_000_000
 _STALLS, _STALLS_PER_S = 20, 0.2
-#: A phase, or `BETWEEN_FITS`, and the code that runs.
+#: A phase, `BETWEEN_FITS` or `FIRST_BATCH`, and the code that runs.
 Place: TypeAlias = tuple[str, RunningCode]
 
 
@@ -150,12 +152,16 @@ class CodeSampler:
         if is_held and status[0] is Phase.HOST and not codes[0].callback:
             self._note_late()
         if self._keep(status, codes):
-            name = self._phase_name(status[0], codes[0])
+            name = self._phase_name(status, codes[0])
             self._add(name, codes, passed_ns, is_hidden=self._is_late)
 
-    def _phase_name(self, phase: Phase, code: RunningCode) -> str:
+    def _phase_name(self, status: Status, code: RunningCode) -> str:
+        phase, _, _, epoch, _ = status
         if self._writer.is_between_fits:
             return BETWEEN_FITS
+        # The status is still that of the epoch before, whose iterator `fit` deletes first.
+        if phase in _BEFORE_EPOCH and epoch != self._writer.epoch:
+            return FIRST_BATCH
         if phase is Phase.COMPUTE and not (code.in_tensorflow or code.for_data):
             return Phase.HOST.name
         return phase.name

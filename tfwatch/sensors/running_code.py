@@ -43,10 +43,8 @@ _CALL = re.compile(r"([\w.]+)\(")
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped", "inner"})
 _WRAPPER_FILE = os.path.join("autograph", "impl", "api.py")
 _DEEPEST = 8
-#: Functions that a sample in `fit` names in its place: of Keras', and of a data set that begins, in
-#: which Keras also deletes the iterator of the epoch before.
-_IN_FIT = {name: name for name in ("evaluate", "predict", "save", "save_weights", "make_iterator")}
-_IN_FIT |= dict.fromkeys(("_enumerate_iterator", "enumerate_epoch"), "make_iterator")
+#: Functions of Keras' that a sample in `fit` names in its place.
+_IN_FIT = frozenset({"evaluate", "predict", "save", "save_weights"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ def _called_function(frame: FrameType, inside: list[FrameType]) -> str:
     names = (code.co_name for code in islice(called, _DEEPEST) if not _is_wrapper(code))
     name = next(names, "_")
     if name == "fit":
-        name = next((_IN_FIT[code.co_name] for code in called if code.co_name in _IN_FIT), name)
+        name = next((code.co_name for code in called if code.co_name in _IN_FIT), name)
     return _written_call(frame) if name.startswith(("_", "<")) else name
 
 

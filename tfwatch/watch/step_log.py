@@ -139,7 +139,7 @@ class StepLog:
         self._writer.is_between_fits = False
         shift = self._shift(epoch)
         self._epoch, self._epoch_step, self._epoch_steps = epoch + shift, 0, steps
-        self._epochs_begun = self._epoch + 1
+        self._writer.epoch, self._epochs_begun = self._epoch, self._epoch + 1
         epochs = epochs + shift if epochs else 0
         started = EpochStarted(at_ns, self._epoch, epochs, steps, self.fit, self._model)
         self._writer.event(started)

@@ -1,5 +1,6 @@
 """The fixtures of these tests."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.keras_fixtures import (
     op_determinism,
     small_model,
 )
-from tests.watch.watched import EPOCHS, known
+from tests.watch.watched import EPOCHS, known, watch_in
 from tfwatch.core.errors import warn_once
 
 __all__ = [
@@ -35,8 +36,14 @@ def nothing_warned() -> None:
     warn_once.cache_clear()
 
 
+@pytest.fixture
+def watch(tmp_path: Path) -> Any:
+    """A Watch whose runs are in the test's folder."""
+    return watch_in(tmp_path)
+
+
 @pytest.fixture(scope="package")
-def stock(arrays: Any, op_determinism: None) -> Any:
-    """The fingerprint of the small model after `EPOCHS` epochs of `known(arrays)` without Watch."""
+def stock(op_determinism: None) -> Any:
+    """The fingerprint of the small model after `EPOCHS` epochs of `known()` without Watch."""
     model = small_model()
-    return fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    return fingerprint(model, model.fit(known(), epochs=EPOCHS, verbose=0))

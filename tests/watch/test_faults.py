@@ -102,10 +102,10 @@ def test_an_error_in_a_part_of_tfwatch_changes_no_training(
     part: str,
     steps: int,
     trained: dict[int, Trained],
-    tmp_path: Path,
+    watch: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    watch, raised = Watch(tmp_path), []
+    raised = []
 
     def fault(*_: Any, **__: Any) -> float:
         raised.append(part)
@@ -131,10 +131,9 @@ def test_an_error_in_a_part_of_tfwatch_changes_no_training(
     ],
 )
 def test_an_error_in_a_switch_changes_no_training_and_is_noted(
-    part: str, trained: dict[int, Trained], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    part: str, trained: dict[int, Trained], watch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"tfwatch.watch.fit.{part}", lambda *_: 1 / 0)
-    watch = Watch(tmp_path)
     assert trained[1].fit(watch, switching(watch)) == trained[1].stock
     assert watch.run_path
     notes = [event.text for event in events_of(open_run(watch.run_path), Noted)]
@@ -227,12 +226,11 @@ def test_an_exception_of_a_users_handler_ends_fit_wherever_it_arrives(
     ],
 )
 def test_an_interrupt_in_a_part_of_tfwatch_ends_fit_and_its_run(
-    part: str, trained: dict[int, Trained], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    part: str, trained: dict[int, Trained], watch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    watch = Watch(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(f"tfwatch.watch.{part}", interrupt)
         with pytest.raises(KeyboardInterrupt):

@@ -2,15 +2,14 @@
 training."""
 
 import threading
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.keras_fixtures import fingerprint
+from tests.watch.watched import Make
 from tests.whole import events_of
-from tfwatch import Watch, open_run
+from tfwatch import open_run
 from tfwatch.core.events import SensorMissing
 
 pytestmark = pytest.mark.tensorflow
@@ -36,12 +35,11 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_script_trains_without_threads(
-    arrays: Any, make_model: Callable[[], Any], tmp_path: Path, request: pytest.FixtureRequest
+    arrays: Any, make_model: Make, watch: Any, request: pytest.FixtureRequest
 ) -> None:
     stock, watched = make_model(), make_model()
     expected = fingerprint(stock, stock.fit(*arrays, verbose=0))
     request.getfixturevalue("no_threads")
-    watch = Watch(tmp_path)
     assert fingerprint(watched, watched.fit(*arrays, verbose=0, callbacks=[watch])) == expected
     run = open_run(watch.run_path or "")
     assert len(run.steps) > 0

@@ -1,6 +1,5 @@
 """The cause of a pause in a real `fit` is named."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from tests.runs.folders import read_back
 from tests.runs.processes import wait_until
+from tests.watch.watched import Make
 from tfwatch import Watch
 from tfwatch.core.events import Paused
 from tfwatch.runs.run import open_run
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def test_a_slow_callback_is_named_by_its_class(
-    tmp_path: Path, make_model: Callable[[], Any], arrays: Any
+    tmp_path: Path, make_model: Make, arrays: Any
 ) -> None:
     """It is slow in step 5 until the pause is seen and long enough; step 6 ends once it is
     reported."""

@@ -13,7 +13,7 @@ import pytest
 from tests.keras_fixtures import fingerprint
 from tests.runs.processes import wait_until
 from tests.runs.requested import planned, switch
-from tests.watch.watched import Make, known, watch_in
+from tests.watch.watched import Make, known
 from tests.whole import events_of
 from tfwatch import track
 from tfwatch.core.events import (
@@ -56,15 +56,14 @@ def requested(watch: Any, *requests: Request) -> None:
 
 
 def test_switched_in_mid_epoch_and_at_planned_steps_the_result_is_the_same(
-    arrays: Any, make_model: Make, tmp_path: Path
+    make_model: Make, watch: Any
 ) -> None:
     def trained(*callbacks: Any) -> Any:
         model = make_model()
         return fingerprint(
-            model, model.fit(known(arrays), epochs=3, verbose=0, callbacks=list(callbacks))
+            model, model.fit(known(), epochs=3, verbose=0, callbacks=list(callbacks))
         )
 
-    watch = watch_in(tmp_path)
     requests = (
         switch("prefetch", "2"),
         planned(30, "prefetch", "4"),
@@ -82,15 +81,13 @@ def test_switched_in_mid_epoch_and_at_planned_steps_the_result_is_the_same(
     assert [event.asked_step for event in switched[1:]] == [30, 33]
 
 
-def test_a_stop_ends_one_fit_and_not_the_next(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    watch, model = watch_in(tmp_path), make_model()
+def test_a_stop_ends_one_fit_and_not_the_next(make_model: Make, watch: Any) -> None:
+    model = make_model()
     stop = after_batch(3, lambda: requested(watch, StopRequest("key")))
 
-    model.fit(known(arrays), epochs=3, verbose=0, callbacks=[watch, stop])
+    model.fit(known(), epochs=3, verbose=0, callbacks=[watch, stop])
     run = open_run(watch.run_path)
-    history = model.fit(known(arrays), epochs=2, verbose=0, callbacks=[watch])
+    history = model.fit(known(), epochs=2, verbose=0, callbacks=[watch])
 
     assert len(run.steps) in (4, 5)
     assert [(event.cause, event.detail) for event in events_of(run, RunEnded)] == [
@@ -108,9 +105,9 @@ def test_a_stop_ends_one_fit_and_not_the_next(
     ids=["to its end", "outlasts the fit"],
 )
 def test_an_experiment_of_another_terminal_runs_on_a_script_and_ends_with_its_fit(
-    job: Experiment, until: type[Event], arrays: Any, make_model: Make, tmp_path: Path
+    job: Experiment, until: type[Event], make_model: Make, watch: Any
 ) -> None:
-    watch, model = watch_in(tmp_path), make_model()
+    model = make_model()
     tuner = Tuner(lambda: watch.run_path)
 
     def stop_once_it_has(epoch: int, logs: Any) -> None:
@@ -118,7 +115,7 @@ def test_an_experiment_of_another_terminal_runs_on_a_script_and_ends_with_its_fi
 
     until_then = keras.callbacks.LambdaCallback(on_epoch_end=stop_once_it_has)
     ask = after_batch(3, lambda: tuner.begin(job))
-    model.fit(known(arrays), epochs=1000, verbose=0, callbacks=[watch, ask, until_then])
+    model.fit(known(), epochs=1000, verbose=0, callbacks=[watch, ask, until_then])
     watch._newest_run.script.end_rest()
     watch._newest_run.script.close()
     tuner.close()
@@ -132,14 +129,14 @@ def test_an_experiment_of_another_terminal_runs_on_a_script_and_ends_with_its_fi
 
 
 def test_between_two_short_fits_a_request_is_refused(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_model: Make, watch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "tfwatch.watch.fit.fit_runs.SHORT_S", 1e6
     )  # on a busy machine a fit takes long to compile
-    watch, model = watch_in(tmp_path), make_model()
+    model = make_model()
     for _ in range(2):
-        model.fit(known(arrays), verbose=0, callbacks=[watch])
+        model.fit(known(), verbose=0, callbacks=[watch])
     folder = watch.run_path
     assert folder
 

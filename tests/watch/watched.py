@@ -12,10 +12,12 @@ Make: TypeAlias = Callable[[], Any]
 EPOCHS = 2
 
 
-def known(arrays: Any) -> Any:
+def known(arrays: Any = None) -> Any:
+    """Return a data set of the arrays, which are those of most trainings."""
     import tensorflow as tf
 
-    return tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1).batch(BATCH)
+    examples = tf.data.Dataset.from_tensor_slices(arrays or training_arrays())
+    return examples.shuffle(50, seed=1).batch(BATCH)
 
 
 def watch_in(folder: Path) -> Any:

@@ -47,13 +47,8 @@ from tfwatch.watch.tensorflow_info import Device
 pytestmark = pytest.mark.tensorflow
 
 
-def test_every_step_has_a_row_whose_parts_fill_the_time(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    watch = watch_in(tmp_path)
-    make_model().fit(
-        known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch], validation_data=known(arrays)
-    )
+def test_every_step_has_a_row_whose_parts_fill_the_time(make_model: Make, watch: Any) -> None:
+    make_model().fit(known(), epochs=EPOCHS, verbose=0, callbacks=[watch], validation_data=known())
     run = open_run(watch.run_path)
     steps = run.steps
     assert steps["step"].tolist() == list(range(1, EPOCHS * STEPS + 1))
@@ -72,12 +67,9 @@ def test_every_step_has_a_row_whose_parts_fill_the_time(
     assert (run.manifest.epochs, run.manifest.steps_per_epoch) == (EPOCHS, STEPS)
 
 
-def test_a_switch_between_epochs_takes_effect_with_the_next(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    watch = watch_in(tmp_path)
+def test_a_switch_between_epochs_takes_effect_with_the_next(make_model: Make, watch: Any) -> None:
     ask = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: watch.set(prefetch=2))
-    make_model().fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[ask, watch])
+    make_model().fit(known(), epochs=EPOCHS, verbose=0, callbacks=[ask, watch])
     run = open_run(watch.run_path)
     (asked,) = run.events.of(SwitchAsked)
     (switched,) = run.events.of(PipelineSwitched)
@@ -96,7 +88,7 @@ def _five_times(arrays: Any) -> Any:
 @pytest.mark.parametrize("steps_per_execution", [1, 4])
 @pytest.mark.parametrize("lasts", [True, False], ids=["lasts", "stays ended"])
 def test_alternating_settings_have_one_pipeline_each(
-    tmp_path: Path,
+    watch: Any,
     steps_per_execution: int,
     lasts: bool,
     made: list[int],
@@ -106,7 +98,7 @@ def test_alternating_settings_have_one_pipeline_each(
     """If TensorFlow leaves them ended, they are built again, and no data is cut off."""
     if not lasts:
         monkeypatch.setattr(live_switch, "_restartable", lambda batches: batches)
-    watch, settings = watch_in(tmp_path), cycle((3, "default", 1, "off", 3, 1))
+    settings = cycle((3, "default", 1, "off", 3, 1))
     ask = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: watch.set(prefetch=next(settings))
     )
@@ -122,11 +114,11 @@ def test_alternating_settings_have_one_pipeline_each(
 
 
 def test_of_two_watches_in_a_fit_one_records_and_the_other_reports_that_it_does_not(
-    arrays: Any, make_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other, model = watch_in(tmp_path), watch_in(tmp_path), make_model()
     for watches in ([one, other], [other, one], [other]):
-        model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=watches)
+        model.fit(known(), epochs=EPOCHS, verbose=0, callbacks=watches)
         count = capsys.readouterr().err.count("another Watch records this fit already")
         assert [watch.run_path is None for watch in watches] == [False, True][: len(watches)]
         assert count == len(watches) - 1
@@ -135,32 +127,30 @@ def test_of_two_watches_in_a_fit_one_records_and_the_other_reports_that_it_does_
 
 
 def test_an_evaluation_before_the_first_step_does_not_end_the_run(
-    arrays: Any, make_model: Make, tmp_path: Path
+    make_model: Make, watch: Any
 ) -> None:
     """In Keras 3.8 an evaluation sets its own `History` on the model."""
-    model, watch = make_model(), watch_in(tmp_path)
+    model = make_model()
 
     def evaluate(epoch: int, logs: Any) -> None:
-        model.evaluate(known(arrays), verbose=0)
+        model.evaluate(known(), verbose=0)
         model.history = keras.callbacks.History()
 
     between = keras.callbacks.LambdaCallback(on_epoch_begin=evaluate)
-    model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, between])
+    model.fit(known(), epochs=EPOCHS, verbose=0, callbacks=[watch, between])
     assert len(open_run(watch.run_path).steps) == EPOCHS * STEPS
 
 
-def test_a_fit_inside_a_fit_takes_over_the_same_watch(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    outer, inner, watch, paths = make_model(), make_model(), watch_in(tmp_path), []
+def test_a_fit_inside_a_fit_takes_over_the_same_watch(make_model: Make, watch: Any) -> None:
+    outer, inner, paths = make_model(), make_model(), []
 
     def fit_inner(batch: int, logs: Any) -> None:
         if batch == 5:
             paths.append(watch.run_path)
-            inner.fit(known(arrays), verbose=0, callbacks=[watch])
+            inner.fit(known(), verbose=0, callbacks=[watch])
 
     between = keras.callbacks.LambdaCallback(on_train_batch_end=fit_inner)
-    outer.fit(known(arrays), verbose=0, callbacks=[watch, between])
+    outer.fit(known(), verbose=0, callbacks=[watch, between])
     assert int(outer.optimizer.iterations) == STEPS
     assert [len(open_run(path).steps) for path in (*paths, watch.run_path)] == [6, STEPS]
     assert is_restored(outer)
@@ -220,21 +210,20 @@ def test_a_process_that_ends_waits_for_the_last_work_on_its_run(
     assert not at_exit
 
 
-def test_a_copy_of_a_watch_has_no_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:
-    watch = watch_in(tmp_path)
-    make_model().fit(known(arrays), verbose=0, callbacks=[watch])
+def test_a_copy_of_a_watch_has_no_fit(make_model: Make, tmp_path: Path, watch: Any) -> None:
+    make_model().fit(known(), verbose=0, callbacks=[watch])
     copies: list[Any] = [copy.deepcopy(watch), pickle.loads(pickle.dumps(watch))]
     for copied in copies:
         assert not copied.run_path
-        make_model().fit(known(arrays), verbose=0, callbacks=[copied])
+        make_model().fit(known(), verbose=0, callbacks=[copied])
         assert copied.run_path.parent == tmp_path
         assert len(open_run(copied.run_path).fits[-1]) == STEPS
 
 
 def test_prefetch_after_batches_in_gpu_memory_is_refused(
-    arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stock: Any, make_model: Make, watch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches = iter(known(arrays))
+    batches = iter(known())
     assert script_pipeline.why_not_switchable(batches) is None
     batches._iterator_resource = SimpleNamespace(
         device="/job:localhost/replica:0/task:0/device:GPU:0"
@@ -242,13 +231,10 @@ def test_prefetch_after_batches_in_gpu_memory_is_refused(
     assert script_pipeline.why_not_switchable(batches) is Refusal.ON_DEVICE
 
     monkeypatch.setattr(current_pipeline, "why_not_switchable", lambda _: Refusal.ON_DEVICE)
-    watch = watch_in(tmp_path)
     watch.set(prefetch=4)
     watched = make_model()
     assert (
-        fingerprint(
-            watched, watched.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])
-        )
+        fingerprint(watched, watched.fit(known(), epochs=EPOCHS, verbose=0, callbacks=[watch]))
         == stock
     )
     run = open_run(watch.run_path)
@@ -256,9 +242,7 @@ def test_prefetch_after_batches_in_gpu_memory_is_refused(
     assert len(events_of(run, PipelineSwitched)) == 0
 
 
-def test_a_process_forked_within_a_fit_deletes_no_iterator(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
+def test_a_process_forked_within_a_fit_deletes_no_iterator(make_model: Make, watch: Any) -> None:
     codes: list[int] = []
 
     def fork(batch: int, logs: Any) -> None:
@@ -268,17 +252,17 @@ def test_a_process_forked_within_a_fit_deletes_no_iterator(
             os._exit(sys.getrefcount(recorder) - before)
         codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
-    watch, model = watch_in(tmp_path), make_model()
+    model = make_model()
     forking = keras.callbacks.LambdaCallback(on_train_batch_end=fork)
-    model.fit(known(arrays).take(2), verbose=0, callbacks=[watch, forking])
+    model.fit(known().take(2), verbose=0, callbacks=[watch, forking])
     assert codes == [1, 1]
 
 
 def test_a_fit_of_the_legacy_keras_is_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    watch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The calls are those of tf_keras 2.21 (its `CallbackList`), which is not installed here."""
-    watch, model = watch_in(tmp_path), SimpleNamespace(train_function=print)
+    model = SimpleNamespace(train_function=print)
     for part in ("train", "test", "predict"):
         assert not getattr(watch, f"_implements_{part}_batch_hooks")()
     assert watch._supports_tf_logs

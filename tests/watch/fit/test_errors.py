@@ -256,8 +256,7 @@ def failed_as(stock: Outcome, watch: Any) -> Snapshot:
         if name != "jit" or make in RAISE_WITH_XLA
     ],
 )
-def test_it_is_raised_once_as_stock_fit_raises_it(make: Any, settings: str, tmp_path: Path) -> None:
-    watch = watch_in(tmp_path)
+def test_it_is_raised_once_as_stock_fit_raises_it(make: Any, settings: str, watch: Any) -> None:
     with determinism(settings != "jit"):
         stock = outcome(make, settings, [])
         assert outcome(make, settings, [watch]) == stock
@@ -266,8 +265,7 @@ def test_it_is_raised_once_as_stock_fit_raises_it(make: Any, settings: str, tmp_
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("make", RAISE_NOTHING, ids=lambda make: make.__name__)
-def test_it_runs_as_often_as_in_stock_fit(make: Any, settings: str, tmp_path: Path) -> None:
-    watch = watch_in(tmp_path)
+def test_it_runs_as_often_as_in_stock_fit(make: Any, settings: str, watch: Any) -> None:
     with determinism(settings != "jit"):
         stock = outcome(make, settings, [])
         assert outcome(make, settings, [watch]) == stock
@@ -277,11 +275,10 @@ def test_it_runs_as_often_as_in_stock_fit(make: Any, settings: str, tmp_path: Pa
 
 
 def test_an_error_of_tfwatch_before_the_users_python_leaves_the_step_to_keras(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    watch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stock = outcome(nothing, "graph", [])
     monkeypatch.setattr(BatchStep, "_compiled", lambda *_: 1 / 0)
-    watch = watch_in(tmp_path)
     assert outcome(nothing, "graph", [watch])._replace(calls=stock.calls) == stock
     run = open_run(watch.run_path)
     assert only(run, RunEnded).cause == "finished"
@@ -337,9 +334,8 @@ def test_a_trace_that_raises_is_raised_before_an_error_of_the_first_batch(tmp_pa
 @pytest.mark.parametrize("settings", OF_DATA)
 @pytest.mark.parametrize("data", [an_operation, a_generator], ids=lambda make: make.__name__)
 def test_data_that_raises_behind_a_requested_prefetch_does_too(
-    data: Any, settings: str, tmp_path: Path
+    data: Any, settings: str, watch: Any
 ) -> None:
-    watch = watch_in(tmp_path)
     watch.set(prefetch=2)
     as_stock(data, 2, dense, settings, watch)
 

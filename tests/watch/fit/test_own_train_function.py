@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tests.keras_fixtures import STEPS, compile_built, fingerprint
 from tests.runs.folders import read
-from tests.watch.watched import EPOCHS, is_restored, known, watch_in
+from tests.watch.watched import EPOCHS, Make, is_restored, known
 from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, Noted, RunEnded, SwitchFailed
 from tfwatch.core.knobs import NotTimed
@@ -57,7 +57,7 @@ def around_keras(model: Any, calls: list[int]) -> Any:
 
 
 def fitted(
-    make_model: Callable[[], Any],
+    make_model: Make,
     make: Any,
     data: Callable[[], Any],
     callbacks: list[Any],
@@ -75,12 +75,12 @@ def fitted(
 @pytest.mark.parametrize("make", [compiled, compiled_for_two_batches, around_keras])
 @pytest.mark.parametrize("settings", [{}, {"run_eagerly": True}], ids=["graph", "eager"])
 def test_it_is_called_as_stock_fit_calls_it(
-    make: Any, settings: dict[str, Any], arrays: Any, make_model: Callable[[], Any], tmp_path: Path
+    make: Any, settings: dict[str, Any], make_model: Make, watch: Any
 ) -> None:
     def whole_batches() -> Any:
-        return known(arrays).take(6)
+        return known().take(6)
 
-    watch, stock = watch_in(tmp_path), fitted(make_model, make, whole_batches, [], **settings)
+    stock = fitted(make_model, make, whole_batches, [], **settings)
     assert fitted(make_model, make, whole_batches, [watch], **settings) == stock
     assert is_restored(watch.model)
     assert_not_split(open_run(watch.run_path))
@@ -96,13 +96,12 @@ def assert_not_split(run: Snapshot) -> None:
 
 
 def test_its_epochs_and_steps_are_counted(
-    arrays: Any, make_model: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_model: Make, watch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "tfwatch.watch.fit.recorder.why_no_device_prefetch", lambda: None
     )  # as beside a GPU
-    watch = watch_in(tmp_path)
-    fitted(make_model, compiled, lambda: known(arrays), [watch])
+    fitted(make_model, compiled, lambda: known(), [watch])
     run = open_run(watch.run_path)
     assert run.manifest.copy_not_timed == NotTimed.NOT_SPLIT.value
     assert [epoch.step for epoch in events_of(run, EpochEnded)] == [
@@ -115,10 +114,9 @@ def test_its_epochs_and_steps_are_counted(
     assert (newest.step, newest.epoch_step) == (EPOCHS * STEPS, STEPS)
 
 
-def test_a_switch_is_refused(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
-    watch = watch_in(tmp_path)
+def test_a_switch_is_refused(make_model: Make, watch: Any) -> None:
     watch.set(prefetch=4)
-    fitted(make_model, compiled, lambda: known(arrays), [watch])
+    fitted(make_model, compiled, lambda: known(), [watch])
     failed = only(open_run(watch.run_path), SwitchFailed)
     assert (failed.knob, failed.reason.startswith("the steps of this fit are not split")) == (
         "prefetch",
@@ -126,32 +124,25 @@ def test_a_switch_is_refused(arrays: Any, make_model: Callable[[], Any], tmp_pat
     )
 
 
-def test_the_last_call_of_an_epoch_may_have_fewer_steps(
-    arrays: Any, make_model: Callable[[], Any], tmp_path: Path
-) -> None:
-    watch = watch_in(tmp_path)
-    fitted(make_model, around_keras, lambda: known(arrays), [watch], steps_per_execution=4)
+def test_the_last_call_of_an_epoch_may_have_fewer_steps(make_model: Make, watch: Any) -> None:
+    fitted(make_model, around_keras, lambda: known(), [watch], steps_per_execution=4)
     assert only(open_run(watch.run_path), RunEnded).steps == EPOCHS * STEPS
 
 
-def test_a_method_that_makes_it_is_recognized_too(
-    arrays: Any, make_model: Callable[[], Any], tmp_path: Path
-) -> None:
+def test_a_method_that_makes_it_is_recognized_too(make_model: Make, watch: Any) -> None:
     class OwnFunction(keras.Sequential):
         train_function: Any
 
         def make_train_function(self, force: bool = False) -> None:
             self.train_function = self.train_function or compiled(self, [])
 
-    watch, model = watch_in(tmp_path), OwnFunction(make_model().layers)
+    model = OwnFunction(make_model().layers)
     model.compile("sgd", "mse")
-    model.fit(known(arrays), verbose=0, callbacks=[watch])
+    model.fit(known(), verbose=0, callbacks=[watch])
     assert_not_split(open_run(watch.run_path))
 
 
-def test_an_error_in_it_ends_the_run_as_failed(
-    arrays: Any, make_model: Callable[[], Any], tmp_path: Path
-) -> None:
+def test_an_error_in_it_ends_the_run_as_failed(make_model: Make, watch: Any) -> None:
     def raising(model: Any, calls: list[int]) -> Any:
         inner = around_keras(model, calls)
 
@@ -162,15 +153,14 @@ def test_an_error_in_it_ends_the_run_as_failed(
 
         return fails
 
-    watch = watch_in(tmp_path)
     with pytest.raises(ValueError, match="in the function"):
-        fitted(make_model, raising, lambda: known(arrays), [watch])
+        fitted(make_model, raising, lambda: known(), [watch])
     run = open_run(watch.run_path)
     assert (only(run, RunEnded).cause, only(run, RunEnded).steps) == ("failed", 5)
 
 
 def test_a_train_on_batch_within_a_fit_is_not_a_step_of_the_fit(
-    arrays: Any, make_model: Callable[[], Any], tmp_path: Path
+    arrays: Any, make_model: Make, watch: Any
 ) -> None:
     def fit(*watches: Any) -> Any:
         model = make_model()
@@ -182,10 +172,9 @@ def test_a_train_on_batch_within_a_fit_is_not_a_step_of_the_fit(
             on_epoch_begin=train_more, on_train_batch_end=train_more
         )
         return fingerprint(
-            model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[*watches, more])
+            model, model.fit(known(), epochs=EPOCHS, verbose=0, callbacks=[*watches, more])
         )
 
-    watch = watch_in(tmp_path)
     assert fit(watch) == fit()
     run = open_run(watch.run_path)
     assert run.manifest.split == "exact"

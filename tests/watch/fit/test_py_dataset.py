@@ -5,14 +5,13 @@ import multiprocessing
 import random
 import threading
 import types
-from pathlib import Path
 from typing import Any
 
 import keras
 import pytest
 from keras.src.trainers.data_adapters import py_dataset_adapter as adapter
 
-from tests.watch.watched import Make, watch_in
+from tests.watch.watched import Make
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, RandomDrawsAllowed, SwitchFailed
 from tfwatch.runs.run import open_run
@@ -61,7 +60,7 @@ def test_its_workers_change_with_an_epoch_or_say_why_not_and_the_result_stays(
     failed: str,
     arrays: Any,
     make_model: Make,
-    tmp_path: Path,
+    watch: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Enqueuer(adapter.OrderedEnqueuer):
@@ -72,7 +71,6 @@ def test_its_workers_change_with_an_epoch_or_say_why_not_and_the_result_stays(
 
     monkeypatch.setattr(adapter, "OrderedEnqueuer", Enqueuer)
     monkeypatch.setattr(multiprocessing, "get_start_method", lambda **_: start_method)
-    watch = watch_in(tmp_path)
     ask = keras.callbacks.LambdaCallback(
         on_epoch_begin=lambda epoch, logs: watch.set(**switches.get(epoch, {}))
     )
@@ -167,7 +165,7 @@ def with_unset_closure() -> Any:
     ],
 )
 def test_one_that_draws_random_numbers_has_workers_once_the_user_accepts_others(
-    change: Any, drawn: str, arrays: Any, make_model: Make, tmp_path: Path
+    change: Any, drawn: str, arrays: Any, make_model: Make, watch: Any
 ) -> None:
     class Batches(keras.utils.PyDataset):
         def __init__(self) -> None:
@@ -185,7 +183,6 @@ def test_one_that_draws_random_numbers_has_workers_once_the_user_accepts_others(
         def on_epoch_end(self) -> None:
             random.shuffle(self.order)  # between two epochs nobody else draws
 
-    watch = watch_in(tmp_path)
     asked = {0: {"workers": 2}, 1: {"workers": 3, "random_draws": True}}
     ask = keras.callbacks.LambdaCallback(
         on_epoch_begin=lambda epoch, logs: watch.set(**asked.get(epoch, {}))

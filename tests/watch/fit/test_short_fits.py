@@ -60,23 +60,22 @@ def fit(model: Any, *callbacks: Any, **options: Any) -> Any:
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_a_second_fit_traces_nothing_and_gives_the_bits_of_stock(
-    arrays: Any, make_model: Make, tmp_path: Path, steps_per_execution: int
+    make_model: Make, watch: Any, steps_per_execution: int
 ) -> None:
     def fits(*callbacks: Any) -> list[Any]:
         model = make_model()
         compile_built(model, steps_per_execution=steps_per_execution)
-        made = [model.fit(known(arrays), verbose=0, callbacks=list(callbacks)) for _ in range(3)]
+        made = [model.fit(known(), verbose=0, callbacks=list(callbacks)) for _ in range(3)]
         return [fingerprint(model, history) for history in made]
 
-    watch = watch_in(tmp_path)
     assert fits(watch) == fits()
     run = open_run(watch.run_path)
     assert [len(rows) for rows in run.fits] == [STEPS, STEPS]
     assert not (run.steps["flags"] & (Flag.COMPILE | Flag.RETRACE)).any()
 
 
-def test_compile_and_a_new_train_function_drop_what_was_traced(tmp_path: Path) -> None:
-    model, watch = small_model(), watch_in(tmp_path)
+def test_compile_and_a_new_train_function_drop_what_was_traced(watch: Any) -> None:
+    model = small_model()
     renewals: list[Any] = [
         lambda: model.compile("sgd", "mae"),
         lambda: model.make_train_function(force=True),
@@ -118,9 +117,9 @@ def test_short_fits_after_the_first_share_a_run(tmp_path: Path) -> None:
 
 
 def test_a_run_that_rests_ends_with_its_last_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    watch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, watch = small_model(), watch_in(tmp_path)
+    model = small_model()
     fit(model, watch)
     begun_s = time.perf_counter()
     fit(model, watch)
@@ -151,11 +150,11 @@ def test_other_settings_another_folder_and_long_fits_have_runs_of_their_own(
     assert len({watch.run_path for watch in watches}) == len(watches)
 
 
-def test_a_fit_that_fails_ends_the_run_that_it_shares(tmp_path: Path) -> None:
+def test_a_fit_that_fails_ends_the_run_that_it_shares(watch: Any) -> None:
     def fail(batch: int, logs: Any) -> None:
         raise RuntimeError("a callback of the user's")
 
-    model, watch = small_model(), watch_in(tmp_path)
+    model = small_model()
     for _ in range(2):
         fit(model, watch)
     with pytest.raises(RuntimeError, match="a callback"):
@@ -194,7 +193,7 @@ def test_a_forked_process_begins_a_run_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", ["arrays", "generator", "PyDataset", "tf.data"])
-def test_the_kind_of_data_is_known_before_a_stage_is_read(data: str, tmp_path: Path) -> None:
+def test_the_kind_of_data_is_known_before_a_stage_is_read(data: str, watch: Any) -> None:
     class Rows(keras.utils.PyDataset):
         def __len__(self) -> int:
             return 3
@@ -209,7 +208,6 @@ def test_the_kind_of_data_is_known_before_a_stage_is_read(data: str, tmp_path: P
         "PyDataset": (Rows(),),
         "tf.data": (rows,),
     }[data]
-    watch = watch_in(tmp_path)
     small_model().fit(*given, verbose=0, callbacks=[watch])
 
     assert open_run(watch.run_path).manifest.data == data

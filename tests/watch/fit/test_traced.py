@@ -12,7 +12,6 @@ from tensorflow.python.framework import config
 
 from tests.keras_fixtures import all_runs_ended
 from tests.watch.tracked import end_all, opened
-from tests.watch.watched import watch_in
 from tests.whole import events_of
 from tfwatch import track
 from tfwatch.core.events import Traced
@@ -51,8 +50,7 @@ def with_xla() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("with_xla")
-def test_xla_compiles_each_new_length(tmp_path: Path) -> None:
-    watch = watch_in(tmp_path)
+def test_xla_compiles_each_new_length(watch: Any) -> None:
     model_of(jit_compile=True).fit(
         batches_of([3, 5, 3, 7, 5]), epochs=2, verbose=0, callbacks=[watch]
     )
@@ -65,8 +63,8 @@ def test_xla_compiles_each_new_length(tmp_path: Path) -> None:
     assert not (run.steps["flags"][5:] & Flag.RETRACE).any()
 
 
-def test_a_fit_after_compile_says_that_its_train_function_is_another(tmp_path: Path) -> None:
-    model, watch = model_of(), watch_in(tmp_path)
+def test_a_fit_after_compile_says_that_its_train_function_is_another(watch: Any) -> None:
+    model = model_of()
     for _ in range(3):
         model.compile("sgd", "mse")
         model.fit(batches_of([3, 3]), verbose=0, callbacks=[watch])
@@ -76,13 +74,12 @@ def test_a_fit_after_compile_says_that_its_train_function_is_another(tmp_path: P
     assert changes[-1].startswith("model: train function ")
 
 
-def test_the_manifest_has_facts_of_the_first_model(tmp_path: Path) -> None:
+def test_the_manifest_has_facts_of_the_first_model(watch: Any) -> None:
     keras.utils.set_random_seed(3)
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Embedding(50, 3, name="words"), keras.layers.Flatten()]
     )
     model.compile("adam", "mse", jit_compile=False)
-    watch = watch_in(tmp_path)
     model.fit(np.ones((8, 4)), np.ones((8, 12)), verbose=0, callbacks=[watch])
     facts = open_run(watch.run_path).manifest.model
 

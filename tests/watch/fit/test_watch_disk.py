@@ -9,7 +9,7 @@ import keras
 import pytest
 
 from tests.keras_fixtures import STEPS, fingerprint
-from tests.watch.watched import EPOCHS, Make, known, watch_in
+from tests.watch.watched import EPOCHS, Make, known
 from tfwatch.runs.run import open_run
 from tfwatch.watch.fit.fit_runs import complete_runs
 
@@ -27,18 +27,17 @@ def fill(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 def test_a_full_disk_is_reported_once_and_no_run_is_left(
-    arrays: Any,
     stock: Any,
     make_model: Make,
     tmp_path: Path,
+    watch: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fill(monkeypatch, "os.pwrite", "tfwatch.runs.format.write_atomically")
-    model, watch = make_model(), watch_in(tmp_path)
+    model = make_model()
     assert (
-        fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch]))
-        == stock
+        fingerprint(model, model.fit(known(), epochs=EPOCHS, verbose=0, callbacks=[watch])) == stock
     )
     assert watch.run_path is None
     assert capsys.readouterr().err == (
@@ -47,9 +46,8 @@ def test_a_full_disk_is_reported_once_and_no_run_is_left(
 
 
 def test_a_disk_that_fills_in_mid_run_is_reported_with_the_step(
-    arrays: Any,
     make_model: Make,
-    tmp_path: Path,
+    watch: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -57,9 +55,8 @@ def test_a_disk_that_fills_in_mid_run_is_reported_with_the_step(
         watch._recorder.writer.flush()
         fill(monkeypatch, "os.pwrite")
 
-    watch = watch_in(tmp_path)
     filling = keras.callbacks.LambdaCallback(on_epoch_end=fill_up)
-    make_model().fit(known(arrays), epochs=1, verbose=0, callbacks=[filling, watch])
+    make_model().fit(known(), epochs=1, verbose=0, callbacks=[filling, watch])
     complete_runs()  # `fit` does not wait for the writer's thread
     assert capsys.readouterr().err == (
         f"tfwatch: the run is not recorded since step {STEPS}: No space left on device\n"

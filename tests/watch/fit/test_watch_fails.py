@@ -25,7 +25,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def test_a_fit_that_raises_ends_its_run_and_a_later_fit_without_watch_writes_nothing(
-    arrays: Any, make_model: Make, tmp_path: Path
+    make_model: Make, tmp_path: Path
 ) -> None:
     def fail(batch: int, logs: Any) -> None:
         if batch == 5:
@@ -35,30 +35,30 @@ def test_a_fit_that_raises_ends_its_run_and_a_later_fit_without_watch_writes_not
     for between in (True, False):
         watch, again = watch_in(tmp_path), watch_in(tmp_path)
         with pytest.raises(RuntimeError, match="a callback"):
-            model.fit(known(arrays), callbacks=[watch, failing], verbose=0)
+            model.fit(known(), callbacks=[watch, failing], verbose=0)
         if between:
-            model.fit(known(arrays), verbose=0)
+            model.fit(known(), verbose=0)
             assert len(open_run(watch.run_path).steps) <= 6
             assert only(open_run(watch.run_path), RunEnded).cause == "stopped"
-        model.fit(known(arrays), verbose=0, callbacks=[again])
+        model.fit(known(), verbose=0, callbacks=[again])
         assert len(open_run(again.run_path).steps) == STEPS
         assert is_restored(model)
 
 
 def test_a_fit_left_before_its_first_step_records_no_later_one(
-    arrays: Any, make_model: Make, tmp_path: Path
+    make_model: Make, watch: Any
 ) -> None:
     def fail(epoch: int, logs: Any) -> None:
         raise RuntimeError("a callback of the user's")
 
-    model, watch = make_model(), watch_in(tmp_path)
+    model = make_model()
     with pytest.raises(RuntimeError, match="a callback"):
         model.fit(
-            known(arrays),
+            known(),
             callbacks=[watch, keras.callbacks.LambdaCallback(on_epoch_begin=fail)],
             verbose=0,
         )
-    model.fit(known(arrays), verbose=0)
+    model.fit(known(), verbose=0)
     run = open_run(watch.run_path)
     assert (len(run.steps), only(run, RunEnded).cause) == (0, "stopped")
     assert is_restored(model)
@@ -92,28 +92,26 @@ class OddError(Exception):
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_an_error_without_a_printable_text_is_raised_unchanged(
-    arrays: Any, make_model: Make, tmp_path: Path, steps_per_execution: int
+    make_model: Make, tmp_path: Path, steps_per_execution: int
 ) -> None:
-    run = fit_that_raises(
-        make_model(), known(arrays), watch_in(tmp_path), OddError, steps_per_execution
-    )
+    run = fit_that_raises(make_model(), known(), watch_in(tmp_path), OddError, steps_per_execution)
     assert only(run, TrainingFailed).error == "OddError"
     assert only(run, RunEnded).cause == "failed"
 
 
 def test_an_error_while_a_failure_is_reported_does_not_replace_it(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Fetch, "close", lambda _: 1 / 0)
-    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), ValueError)
+    run = fit_that_raises(make_model(), known(), watch_in(tmp_path), ValueError)
     assert "ZeroDivisionError" in only(run, WatchFailed).reason
     assert only(run, RunEnded).cause == "failed"
 
 
 def test_a_step_log_lost_while_batches_are_buffered_loses_no_batch(
-    arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stock: Any, make_model: Make, watch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, watch = make_model(), watch_in(tmp_path)
+    model = make_model()
     watch.set(prefetch=4)
 
     def fail(batch: int, logs: Any) -> None:
@@ -121,7 +119,7 @@ def test_a_step_log_lost_while_batches_are_buffered_loses_no_batch(
             monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
 
     failing = keras.callbacks.LambdaCallback(on_train_batch_end=fail)
-    history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, failing])
+    history = model.fit(known(), epochs=EPOCHS, verbose=0, callbacks=[watch, failing])
     run = open_run(watch.run_path)
     assert fingerprint(model, history) == stock
     assert (
@@ -132,15 +130,15 @@ def test_a_step_log_lost_while_batches_are_buffered_loses_no_batch(
 
 
 def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_once_the_disk_responds(
-    arrays: Any,
     stock: Any,
     make_model: Make,
     tmp_path: Path,
+    watch: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(create, "BEGIN_S", 0.05)
-    model, watch = make_model(), watch_in(tmp_path)
+    model = make_model()
     seen = []
 
     def answer(epoch: int, logs: Any) -> None:
@@ -149,7 +147,7 @@ def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_once_the_disk_responds
 
     answering = keras.callbacks.LambdaCallback(on_epoch_end=answer)
     with hang(monkeypatch, type(tmp_path), "mkdir") as disk:
-        history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, answering])
+        history = model.fit(known(), epochs=EPOCHS, verbose=0, callbacks=[watch, answering])
         wait_until(lambda: bool(list(tmp_path.glob("*/run.json"))))
     assert fingerprint(model, history) == stock
     assert seen[0] is None
@@ -160,15 +158,14 @@ def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_once_the_disk_responds
 
 @pytest.mark.parametrize("raises", [True, False])
 def test_a_batch_of_unknown_size_is_noted_once(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool
+    make_model: Make, watch: Any, monkeypatch: pytest.MonkeyPatch, raises: bool
 ) -> None:
     def weigh(batch: Any) -> None:
         if raises:
             raise TypeError("no")
 
     monkeypatch.setattr(fetch, "count_bytes", weigh)
-    watch = watch_in(tmp_path)
-    make_model().fit(known(arrays), verbose=0, callbacks=[watch])
+    make_model().fit(known(), verbose=0, callbacks=[watch])
     run = open_run(watch.run_path)
     reported = [event.text for event in events_of(run, Noted) if "size" in event.text]
     why = "TypeError: no" if raises else "a batch holds more than plain numbers"

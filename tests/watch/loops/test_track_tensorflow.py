@@ -20,6 +20,7 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import Fu
 import tfwatch
 from tests.runs.processes import wait_until
 from tests.watch.tracked import opened, runs_in
+from tests.watch.watched import Make, known
 from tests.whole import events_of
 from tfwatch.core.events import Noted, WatchFailed
 from tfwatch.core.rows import Flag
@@ -29,10 +30,6 @@ from tfwatch.watch.loops.loop_step_log import LoopStepLog
 from tfwatch.watch.tensorflow_info import Device
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("all_runs_ended")]
-
-
-def dataset(arrays: Any) -> Any:
-    return tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1).batch(16)
 
 
 @pytest.fixture
@@ -47,11 +44,9 @@ def weights(model: Any) -> str:
     return hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
 
 
-def by_tape(
-    make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]
-) -> tuple[str, list[float]]:
+def by_tape(make_model: Make, wrap: Callable[[Any], Any]) -> tuple[str, list[float]]:
     """Train with a loop that leaves its losses on the device."""
-    model, data = make_model(), dataset(arrays)
+    model, data = make_model(), known()
     optimizer, loss_of = keras.optimizers.Adam(), keras.losses.MeanSquaredError()
 
     @tf.function
@@ -68,22 +63,18 @@ def by_tape(
     return weights(model), [float(loss) for loss in losses]
 
 
-def by_train_on_batch(
-    make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]
-) -> tuple[str, list[float]]:
-    model, data, losses = make_model(), dataset(arrays), []
+def by_train_on_batch(make_model: Make, wrap: Callable[[Any], Any]) -> tuple[str, list[float]]:
+    model, data, losses = make_model(), known(), []
     for _ in range(2):
         for x, y in wrap(data):
             losses.append(float(model.train_on_batch(x, y)))
     return weights(model), losses
 
 
-def by_hand(
-    make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]
-) -> tuple[str, list[float]]:
+def by_hand(make_model: Make, wrap: Callable[[Any], Any]) -> tuple[str, list[float]]:
     """Train without a compiled function, with random numbers from operations."""
     make_model()
-    weight, data, losses = tf.Variable(tf.random.normal((4,))), dataset(arrays), []
+    weight, data, losses = tf.Variable(tf.random.normal((4,))), known(), []
     for _ in range(2):
         for _, y in wrap(data):
             with tf.GradientTape() as tape:
@@ -99,19 +90,15 @@ LOOPS = [by_tape, by_train_on_batch, by_hand]
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_loop_is_the_same_bit_for_bit(
-    loop: Any,
-    arrays: Any,
-    make_model: Callable[[], Any],
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
+    loop: Any, make_model: Make, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    bare = loop(make_model, arrays, lambda data: data)
-    assert loop(make_model, arrays, lambda data: tfwatch.track(data, tmp_path / "cpu")) == bare
+    bare = loop(make_model, lambda data: data)
+    assert loop(make_model, lambda data: tfwatch.track(data, tmp_path / "cpu")) == bare
     request.getfixturevalue("gpu")
-    assert loop(make_model, arrays, lambda data: tfwatch.track(data, tmp_path / "gpu")) == bare
+    assert loop(make_model, lambda data: tfwatch.track(data, tmp_path / "gpu")) == bare
     for runs_dir in (tmp_path / "cpu", tmp_path / "gpu"):
         (run,) = runs_in(runs_dir)
-        assert len(run.steps) == 2 * len(dataset(arrays))
+        assert len(run.steps) == 2 * len(known())
         assert run.manifest.accelerated == (runs_dir.name == "gpu")
         assert events_of(run, WatchFailed) == []
 
@@ -256,15 +243,13 @@ def test_a_function_whose_trace_fails_is_not_traced_again(tmp_path: Path) -> Non
     assert not opened(tracked).manifest.fetches_in_calls
 
 
-def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(
-    gpu: None, arrays: Any, tmp_path: Path
-) -> None:
+def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(gpu: None, tmp_path: Path) -> None:
     def is_probed() -> bool:
         """Return whether the thread has timed probes of an idle GPU."""
         probe = tracked._loop._step_log.gpu_probe if tracked._loop else None
         return probe is not None and probe.idle_ns is not None
 
-    with tfwatch.track(dataset(arrays), tmp_path) as tracked:
+    with tfwatch.track(known(), tmp_path) as tracked:
         for _ in range(5):
             for x, _ in tracked:
                 tf.reduce_sum(x)
@@ -272,7 +257,7 @@ def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(
     run = opened(tracked)
     rows = run.steps
     assert rows["step"].tolist() == list(range(1, len(rows) + 1))
-    assert len(rows) == 5 * len(dataset(arrays))
+    assert len(rows) == 5 * len(known())
     inside = np.flatnonzero(np.diff(rows["epoch"]) == 0)
     total_ms = rows["wait_ms"] + rows["compute_ms"]
     np.testing.assert_allclose(total_ms[inside], np.diff(rows["start_ns"])[inside] / 1e6, rtol=1e-3)
@@ -291,10 +276,10 @@ def test_a_gpu_is_not_probed_if_its_work_is_not_visible(gpu: None, tmp_path: Pat
 
 
 def test_a_tracked_data_set_given_to_fit_shows_the_way_to_watch_a_fit(
-    make_model: Callable[[], Any], arrays: Any, tmp_path: Path
+    make_model: Make, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=r"callbacks=\[tfwatch.Watch\(\)\]"):
-        make_model().fit(tfwatch.track(dataset(arrays), tmp_path), verbose=0)
+        make_model().fit(tfwatch.track(known(), tmp_path), verbose=0)
 
 
 def test_a_loop_that_waits_for_a_shuffle_buffer_names_it(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Several steps per call, `steps_per_execution`: their rows, and the fallback without rows."""
 
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -11,8 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.keras_fixtures import BATCH, STEPS, compile_built, fingerprint
+from tests.keras_fixtures import BATCH, STEPS, compile_built, fingerprint, training_arrays
 from tests.runs.folders import make_manifest
+from tests.watch.watched import Make
 from tfwatch import Watch
 from tfwatch.core.events import Noted, PipelineSwitched
 from tfwatch.core.rows import Flag
@@ -28,15 +28,15 @@ GROUP = 10
 
 
 @pytest.fixture
-def model(make_model: Callable[[], Any]) -> Any:
+def model(make_model: Make) -> Any:
     model = make_model()
     compile_built(model, steps_per_execution=GROUP)
     return model
 
 
-def batches(arrays: Any) -> Any:
+def batches() -> Any:
     """Two groups of ten, and one more batch."""
-    return tf.data.Dataset.from_tensor_slices(arrays).batch(BATCH)
+    return tf.data.Dataset.from_tensor_slices(training_arrays()).batch(BATCH)
 
 
 def test_a_clock_that_op_determinism_forbids_is_not_used(
@@ -51,9 +51,9 @@ def test_a_clock_that_op_determinism_forbids_is_not_used(
     assert not asked
 
 
-def watched(model: Any, arrays: Any, folder: Path) -> Snapshot:
+def watched(model: Any, folder: Path) -> Snapshot:
     watch = Watch(folder)
-    model.fit(batches(arrays), verbose=0, callbacks=[watch])
+    model.fit(batches(), verbose=0, callbacks=[watch])
     return open_run(watch.run_path or "")
 
 
@@ -62,9 +62,9 @@ def notes(run: Snapshot) -> list[str]:
 
 
 def test_the_steps_of_a_call_are_contiguous_and_the_last_one_has_the_host_part(
-    model: Any, arrays: Any, tmp_path: Path
+    model: Any, tmp_path: Path
 ) -> None:
-    run = watched(model, arrays, tmp_path)
+    run = watched(model, tmp_path)
     rows = run.steps
     last = [GROUP - 1, 2 * GROUP - 1, STEPS - 1]
     assert np.flatnonzero(rows["host_ms"]).tolist() == last
@@ -80,8 +80,7 @@ def test_the_steps_of_a_call_are_contiguous_and_the_last_one_has_the_host_part(
 
 def test_a_step_that_cannot_be_traced_is_left_to_keras_and_the_run_notes_it(
     model: Any,
-    make_model: Callable[[], Any],
-    arrays: Any,
+    make_model: Make,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -89,12 +88,10 @@ def test_a_step_that_cannot_be_traced_is_left_to_keras_and_the_run_notes_it(
         raise TypeError("not in a graph\n  with a long tail")
 
     monkeypatch.setattr(step_runners, "FusedSteps", refuse)
-    run = watched(model, arrays, tmp_path)
+    run = watched(model, tmp_path)
     stock = make_model()
     compile_built(stock, steps_per_execution=GROUP)
-    assert fingerprint(model, model.history) == fingerprint(
-        stock, stock.fit(batches(arrays), verbose=0)
-    )
+    assert fingerprint(model, model.history) == fingerprint(stock, stock.fit(batches(), verbose=0))
     assert run.manifest.not_split == "not in a graph"
     assert notes(run) == ["the steps of this fit are not split: not in a graph"]
     assert len(run.steps) == 0
@@ -103,7 +100,7 @@ def test_a_step_that_cannot_be_traced_is_left_to_keras_and_the_run_notes_it(
 
 
 def test_steps_have_no_rows_if_the_wall_clock_is_set_meanwhile(
-    model: Any, arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hour_ns, readings = 3_600 * 10**9, count()
 
@@ -111,7 +108,7 @@ def test_steps_have_no_rows_if_the_wall_clock_is_set_meanwhile(
         return hour_ns if next(readings) >= 3 else 0
 
     monkeypatch.setattr(step_runners, "clock_offset_ns", set_in_the_second_call)
-    run = watched(model, arrays, tmp_path)
+    run = watched(model, tmp_path)
     assert run.steps["step"].tolist() == [*range(1, GROUP + 1), STEPS]
     assert notes(run)[1:] == [
         f"the wall clock was set: the {GROUP} steps up to step {2 * GROUP} are not timed"
@@ -121,14 +118,13 @@ def test_steps_have_no_rows_if_the_wall_clock_is_set_meanwhile(
 
 
 def test_a_switch_in_mid_call_is_flagged_at_the_first_step_of_the_new_pipeline(
-    model: Any, arrays: Any, tmp_path: Path
+    model: Any, watch: Any
 ) -> None:
-    watch = Watch(tmp_path)
     watch.set(prefetch=4)
     off = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: watch.set(prefetch="off")
     )
-    model.fit(batches(arrays), verbose=0, callbacks=[watch, off])
+    model.fit(batches(), verbose=0, callbacks=[watch, off])
     run = open_run(watch.run_path or "")
     on, switched = run.events.of(PipelineSwitched)
     assert (on.step, switched.asked_step) == (1, GROUP)

@@ -5,7 +5,6 @@ import itertools
 import random
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -22,7 +21,6 @@ from tests.watch.watched import (
     is_restored,
     known,
     stock_result,
-    watch_in,
 )
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, RandomDrawsAllowed, SwitchAsked, SwitchFailed
@@ -81,9 +79,8 @@ def _weights(model: Any) -> list[Any]:
 @pytest.mark.parametrize("make_data", [at_once, with_epoch])
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_switches_of_workers_leave_the_weights_equal(
-    make_data: Any, steps_per_execution: int, tmp_path: Path
+    make_data: Any, steps_per_execution: int, watch: Any
 ) -> None:
-    watch = watch_in(tmp_path)
     how = {"epochs": EPOCHS + 1, "steps_per_execution": steps_per_execution}
     assert fit_result(make_data, watch, _switching(watch), **how) == fit_result(make_data, **how)
     run = open_run(watch.run_path)
@@ -91,8 +88,7 @@ def test_switches_of_workers_leave_the_weights_equal(
     assert not events_of(run, SwitchFailed)
 
 
-def test_a_switch_that_waits_for_an_epoch_that_never_comes_is_missed(tmp_path: Path) -> None:
-    watch = watch_in(tmp_path)
+def test_a_switch_that_waits_for_an_epoch_that_never_comes_is_missed(watch: Any) -> None:
     switch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: batch or watch.set(workers=3)
     )
@@ -124,11 +120,10 @@ def _moved(x: Any, y: Any) -> Any:
 
 
 def test_a_cache_serves_from_the_second_epoch_on_and_leaves_the_weights_equal(
-    tmp_path: Path,
+    watch: Any,
 ) -> None:
     settings: list[dict[str, Any]] = [{"cache": True}, {"prefetch": 4}, {"prefetch": 1}]
     settings += [{"cache": False}, {"cache": True}]
-    watch = watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: (
             settings and batch == 1 and watch.set(**settings.pop(0))
@@ -168,14 +163,13 @@ def _many(arrays: Any) -> Any:
 @pytest.mark.usefixtures("_frees_at_once")
 @pytest.mark.parametrize("after", [{}, {"prefetch": 4}])
 def test_a_cache_that_is_off_again_while_it_fills_is_no_switch_and_ends_no_training(
-    after: dict[str, Any], tmp_path: Path
+    after: dict[str, Any], watch: Any
 ) -> None:
     settings: dict[Any, Any] = {
         (0, 1): {"cache": True},
         (1, 1): {"cache": False},
         (1, 9): after,
     }
-    watch = watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
         on_epoch_begin=lambda epoch, logs: settings.update(now=epoch),
         on_train_batch_end=lambda batch, logs: watch.set(
@@ -189,7 +183,7 @@ def test_a_cache_that_is_off_again_while_it_fills_is_no_switch_and_ends_no_train
 
 
 def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_was(
-    tmp_path: Path,
+    watch: Any,
 ) -> None:
     def give_up(batch: int, logs: Any) -> None:
         if batch == 0:
@@ -198,7 +192,6 @@ def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_wa
             watch._recorder._give_up(RuntimeError("as in this test"))
             switch.model.train_function._runner = watch._recorder._runner
 
-    watch = watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(on_train_batch_end=give_up)
     assert fit_result(at_once, watch, switch) == stock_result(at_once, steps_per_execution=1)
 
@@ -211,8 +204,7 @@ def _augmented_in_parallel(arrays: Any) -> Any:
     return mapped.batch(BATCH).prefetch(2)
 
 
-def test_random_maps_run_in_parallel_once_the_user_accepts_other_draws(tmp_path: Path) -> None:
-    watch = watch_in(tmp_path)
+def test_random_maps_run_in_parallel_once_the_user_accepts_other_draws(watch: Any) -> None:
     watch.set(workers=1, random_draws=True)
 
     assert fit_result(augmented, watch) == fit_result(_augmented_in_parallel)
@@ -224,8 +216,7 @@ def test_random_maps_run_in_parallel_once_the_user_accepts_other_draws(tmp_path:
     ]
 
 
-def test_random_maps_stay_as_written_without_consent(tmp_path: Path) -> None:
-    watch = watch_in(tmp_path)
+def test_random_maps_stay_as_written_without_consent(watch: Any) -> None:
     watch.set(workers=1)
     fit_result(augmented, watch, epochs=1)
 
@@ -318,17 +309,15 @@ def at_once_bare(arrays: Any) -> Any:
     ],
 )
 def test_prefetch_reads_off_where_the_script_prepares_no_batch_ahead(
-    make_data: Any, prefetch: str, tmp_path: Path
+    make_data: Any, prefetch: str, watch: Any
 ) -> None:
-    watch = watch_in(tmp_path)
     fit_result(make_data, watch, epochs=1)
     assert open_run(watch.run_path).manifest.knobs["prefetch"] == prefetch
 
 
 def test_a_prefetch_goes_on_and_back_to_the_script_s_off_and_another_fit_has_its_own(
-    tmp_path: Path,
+    watch: Any,
 ) -> None:
-    watch = watch_in(tmp_path)
     asks = {3: "4", 9: "off"}
     counts = itertools.count()
 
@@ -346,9 +335,9 @@ def test_a_prefetch_goes_on_and_back_to_the_script_s_off_and_another_fit_has_its
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_batches_ahead_are_trained_where_a_callback_makes_the_train_function_again(
-    steps_per_execution: int, arrays: Any, make_model: Make, tmp_path: Path
+    steps_per_execution: int, make_model: Make, watch: Any
 ) -> None:
-    results, watch = [], watch_in(tmp_path)
+    results = []
     switch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: watch.set(prefetch="default" if batch > 4 else 4)
     )
@@ -358,7 +347,7 @@ def test_batches_ahead_are_trained_where_a_callback_makes_the_train_function_aga
         again = keras.callbacks.LambdaCallback(
             on_epoch_end=lambda epoch, logs, model=model: model.make_train_function(force=True)
         )
-        data, callbacks = known(arrays).repeat(), [*callbacks, again]
+        data, callbacks = known().repeat(), [*callbacks, again]
         with determinism(on=False):  # which takes a prefetch away
             model.fit(data, epochs=3, steps_per_epoch=8, verbose=0, callbacks=callbacks)
         results.append(_weights(model))
@@ -367,9 +356,9 @@ def test_batches_ahead_are_trained_where_a_callback_makes_the_train_function_aga
 
 @pytest.mark.parametrize("steps_per_execution", [1, 3])
 def test_batches_ahead_are_trained_where_it_is_made_again_within_an_epoch(
-    steps_per_execution: int, arrays: Any, make_model: Make, tmp_path: Path
+    steps_per_execution: int, arrays: Any, make_model: Make, watch: Any
 ) -> None:
-    results, watch = [], watch_in(tmp_path)
+    results = []
     for watches in ([], [watch]):
         model = make_model()
         compile_built(model, steps_per_execution=steps_per_execution)
@@ -391,7 +380,7 @@ def test_batches_ahead_are_trained_where_it_is_made_again_within_an_epoch(
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_a_switch_far_into_an_epoch_lets_the_training_go_on_until_another_iterator_is_there(
-    steps_per_execution: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    steps_per_execution: int, watch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay, "_FAR", 0)
     monkeypatch.setattr(replay, "_NEAR", 0)
@@ -412,7 +401,7 @@ def test_a_switch_far_into_an_epoch_lets_the_training_go_on_until_another_iterat
                 lambda: not any(thread.name == "tfwatch-replay" for thread in threading.enumerate())
             )
 
-    watch, how = watch_in(tmp_path), {"steps_per_execution": steps_per_execution}
+    how = {"steps_per_execution": steps_per_execution}
     callbacks = watch, keras.callbacks.LambdaCallback(on_train_batch_end=switch)
     assert fit_result(at_once, *callbacks, **how) == stock_result(at_once, **how)
     (switched,) = events_of(open_run(watch.run_path), PipelineSwitched)
@@ -429,12 +418,11 @@ def _held_until(reads: threading.Event, drop: Callable[[], None]) -> Callable[[]
 
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_an_epoch_that_ends_before_the_second_iterator_is_there_leaves_the_switch_to_the_next(
-    epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    epochs: int, watch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay, "_FAR", 0)
     over = threading.Event()
     monkeypatch.setattr(replay, "_dropper", lambda _source: over.wait)
-    watch = watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: batch == 12 and watch.set(workers=3)
     )

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from tfwatch.core.knobs import CACHE
+from tfwatch.core.knobs import CACHE, DEFAULT
 from tfwatch.screens.text import row, wrap_text
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ _TERMS = [
     ("host", "time until the next fetch: callbacks, Python, logging"),
     ("starving", "data wait as a share of the time; red from 20 % on"),
     ("of the time", "since the last switch or filled cache, without first traces"),
+    (DEFAULT, "as in the script: TensorFlow adds a prefetch, and makes most maps parallel"),
     (CACHE, "keeps examples as they are before random ops, from one epoch on"),
     ("red", "in the chart: one data wait beyond the top of the axis, a stall; dim: a compile"),
 ]

@@ -1,5 +1,10 @@
 """The command line, and the trainings that it asks for."""
 
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
+
 import pytest
 
 from tfwatch import cli
@@ -12,6 +17,24 @@ def exit_code(*words: str) -> int:
         return cli.main(words)
     except SystemExit as end:
         return int(end.code or 0)
+
+
+class Done(NamedTuple):
+    """The end of a command: its exit code, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def typed(*words: str | Path) -> Done:
+    """Return the end of a command that a user types."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
+    with redirect_stdout(out), redirect_stderr(err):
+        code = exit_code(*map(str, words))
+    for stream in (out, err):
+        stream.seek(0)
+    return Done(code, out.read(), err.read())
 
 
 def trainings_asked(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:

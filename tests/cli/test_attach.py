@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.cli.commands import Done, typed
 from tests.judge.profiles import PROFILE
 from tests.runs.begun import begin_run
 from tests.runs.requested import SentRequests
 from tests.screens.canned import Canned, usual
 from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
-from tfwatch.cli import main
 from tfwatch.cli import replay as module
 from tfwatch.cli.named_runs import find_training
 from tfwatch.core.errors import BadInputError
@@ -92,68 +92,67 @@ def training(runs_dir: Path, *, missing: str = "", **options: Any) -> Iterator[T
 # -- set -------------------------------------------------------------------------------------------
 
 
-def test_set_waits_until_the_switch_is_in_effect(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def set_in(folder: Path, *words: str) -> Done:
+    return typed("set", *words, "--runs-dir", folder)
+
+
+def test_set_waits_until_the_switch_is_in_effect(tmp_path: Path) -> None:
     with training(tmp_path) as one:
-        assert main(["set", "cnn", "prefetch=4", "--runs-dir", str(tmp_path)]) == 0
-        assert capsys.readouterr().out == "prefetch off → 4 from step 9 on\n"
+        done = set_in(tmp_path, "cnn", "prefetch=4")
+        assert done == (0, "prefetch off → 4 from step 9 on\n", "")
         assert one.control.knobs.prefetch == "4"
         one.writer.flush()
 
-        assert main(["set", "prefetch=4", "--runs-dir", str(tmp_path)]) == 0
-        assert capsys.readouterr().out == "prefetch is 4 already\n"
+        assert set_in(tmp_path, "prefetch=4") == (0, "prefetch is 4 already\n", "")
 
 
-def test_set_trace_waits_for_the_step_by_layer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_set_trace_waits_for_the_step_by_layer(tmp_path: Path) -> None:
     with training(tmp_path):
-        assert main(["set", "cnn", "prefetch=4", "trace", "--runs-dir", str(tmp_path)]) == 0
-    first, second, *_ = capsys.readouterr().out.splitlines()
+        code, out, _ = set_in(tmp_path, "cnn", "prefetch=4", "trace")
+    assert code == 0
+    first, second, *_ = out.splitlines()
     assert first == "prefetch off → 4 from step 9 on"
     assert second == "  5.0 ms  50 %  body/conv2d (Conv2D), backward 4.0 ms, train.py:41 in call"
 
 
 def test_set_trace_prints_the_facts_of_the_model_where_no_kernel_is_recorded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     facts = ModelFacts("Adam", largest_embedding=Embedding("items", 50, 3))
     with training(tmp_path, missing="no kernels") as one:
         one.writer.describe(model=facts)
-        assert main(["set", "cnn", "trace", "--runs-dir", str(tmp_path)]) == 1
-    assert capsys.readouterr().out.splitlines() == [
+        code, out, _ = set_in(tmp_path, "cnn", "trace")
+    assert code == 1
+    assert out.splitlines() == [
         "no profile: no kernels",
         "Adam updates all rows of items (50 x 3) in each step",
     ]
 
 
-def test_set_reports_a_request_for_a_later_epoch(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_set_reports_a_request_for_a_later_epoch(tmp_path: Path) -> None:
     with training(tmp_path):
-        assert main(["set", "cnn", "prefetch=2", "cache=on", "--runs-dir", str(tmp_path)]) == 0
-    assert (
-        capsys.readouterr().out
-        == "prefetch off → 2 from step 9 on\nrequested: cache off → on, in effect with a later"
-        " epoch\n"
-    )
+        code, out, _ = set_in(tmp_path, "cnn", "prefetch=2", "cache=on")
+    assert code == 0
+    assert out.splitlines() == [
+        "prefetch off → 2 from step 9 on",
+        "requested: cache off → on, in effect with a later epoch",
+    ]
 
 
-def test_a_switch_that_fails_is_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_switch_that_fails_is_code_1(tmp_path: Path) -> None:
     with training(tmp_path, fails=True):
-        assert main(["set", "prefetch=auto", "--runs-dir", str(tmp_path)]) == 1
-    assert capsys.readouterr().out == "prefetch auto failed: no memory\n"
+        done = set_in(tmp_path, "prefetch=auto")
+    assert done == (1, "prefetch auto failed: no memory\n", "")
 
 
 def test_a_switch_that_is_not_in_effect_in_time_is_code_1(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfwatch.cli.set._LONGEST_S", 0)
     with training(tmp_path) as one:
         one.control.take = lambda steps: []  # type: ignore[method-assign]
-        assert main(["set", "prefetch=4", "--runs-dir", str(tmp_path)]) == 1
-        assert capsys.readouterr().out == "prefetch 4 is requested, and has no answer yet\n"
+        done = set_in(tmp_path, "prefetch=4")
+    assert done == (1, "prefetch 4 is requested, and has no answer yet\n", "")
 
 
 @pytest.mark.parametrize(
@@ -172,14 +171,12 @@ def test_a_switch_that_is_not_in_effect_in_time_is_code_1(
         ),
     ],
 )
-def test_what_cannot_be_set_is_a_sentence(
-    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_set_is_a_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
     with training(tmp_path) as one:
-        assert main(["set", *words, "--runs-dir", str(tmp_path)]) == 2
+        code, _, error = set_in(tmp_path, *words)
         assert one.writer.folder
         assert not (one.writer.folder / REQUESTS).exists()
-    error = capsys.readouterr().err
+    assert code == 2
     assert error.startswith("tfwatch: ")
     assert sentence in error
     assert error.count("\n") == 1
@@ -205,12 +202,13 @@ def test_the_newest_running_one_is_found(tmp_path: Path) -> None:
     ],
 )
 def test_a_training_that_is_not_there_is_a_sentence(
-    wanted: str | None, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    wanted: str | None, sentence: str, tmp_path: Path
 ) -> None:
     usual(tmp_path / "over").ended().writer.close()
     words = [wanted] if wanted else []
-    assert main(["attach", *words, "--runs-dir", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.startswith(f"tfwatch: {sentence}")
+    done = typed("attach", *words, "--runs-dir", tmp_path)
+    assert done.code == 2
+    assert done.err.startswith(f"tfwatch: {sentence}")
 
 
 def refusal_of(folder: Path, **manifest: Any) -> str:
@@ -237,12 +235,11 @@ def test_a_run_that_takes_no_requests_is_a_sentence(tmp_path: Path) -> None:
     )
 
 
-def test_without_a_terminal_the_other_ways_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_the_other_ways_are_named(tmp_path: Path) -> None:
     with training(tmp_path):
-        assert main(["attach", "--runs-dir", str(tmp_path)]) == 2
-    assert "use tfwatch set, or tfwatch report --json" in capsys.readouterr().err
+        done = typed("attach", "--runs-dir", tmp_path)
+    assert done.code == 2
+    assert "use tfwatch set, or tfwatch report --json" in done.err
 
 
 def test_the_screen_gets_the_trainings_control(
@@ -257,7 +254,7 @@ def test_the_screen_gets_the_trainings_control(
     monkeypatch.setattr(module, "show_run", show)
     monkeypatch.setattr(module, "why_no_screen", lambda _: "")
     with training(tmp_path) as one:
-        assert main(["attach", "--runs-dir", str(tmp_path)]) == 0
+        assert typed("attach", "--runs-dir", tmp_path).code == 0
         *_, control, runs = shown_with[0]
         assert runs.folder == one.writer.folder
         assert isinstance(control, RequestSender)

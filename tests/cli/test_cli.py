@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.cli.commands import exit_code, trainings_asked
+from tests.cli.commands import exit_code, trainings_asked, typed
 from tests.runs.requested import planned
 from tfwatch import __version__, cli
 from tfwatch.cli.dispatch import make_parser
@@ -111,16 +111,11 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         ),
     ],
 )
-def test_bad_input_is_one_sentence(
-    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(*words) == 2
-    assert capsys.readouterr() == ("", f"tfwatch: {sentence}\n")
+def test_bad_input_is_one_sentence(words: list[str], sentence: str) -> None:
+    assert typed(*words) == (2, "", f"tfwatch: {sentence}\n")
 
 
-def test_a_folder_that_is_no_run_is_bad_input(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_is_no_run_is_bad_input(tmp_path: Path) -> None:
     from tests.runs.begun import begin_run
 
     writer, _ = begin_run(tmp_path, "cnn")
@@ -129,31 +124,29 @@ def test_a_folder_that_is_no_run_is_bad_input(
     assert folder
     manifest = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**manifest, "schema": 99}))
-    assert exit_code("replay", str(folder)) == 2
     why = "its run.json cannot be read: its schema is 99, this tfwatch reads 1"
-    assert capsys.readouterr().err == f"tfwatch: {folder}: {why}\n"
+    assert typed("replay", folder) == (2, "", f"tfwatch: {folder}: {why}\n")
 
 
 def test_runs_that_cannot_be_read_are_reported_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(_: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "iterdir", refused)
-    assert exit_code("replay", "--runs-dir", str(tmp_path)) == 2
-    assert capsys.readouterr().err == f"tfwatch: {tmp_path} cannot be read: Permission denied\n"
+    why = f"tfwatch: {tmp_path} cannot be read: Permission denied\n"
+    assert typed("replay", "--runs-dir", tmp_path) == (2, "", why)
 
 
 @pytest.mark.parametrize("words", [["runs"], ["runs", "prune", "--keep", "1"], ["report"]])
 def test_a_file_in_place_of_the_folder_of_runs_is_no_folder_without_runs(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
 
-    assert exit_code(*words, "--runs-dir", str(tmp_path / "file")) == 2
     why = f"tfwatch: {tmp_path / 'file'} cannot be read: Not a directory\n"
-    assert capsys.readouterr().err == why
+    assert typed(*words, "--runs-dir", tmp_path / "file") == (2, "", why)
 
 
 NO_HOME = "could not determine the home directory, set an absolute HOME or XDG variable"
@@ -169,11 +162,8 @@ def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("homeless")
 @pytest.mark.parametrize("words", [["replay"], ["ab", "--knob", "prefetch=off,4", "cnn"]])
-def test_a_user_without_a_home_gets_a_sentence(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(words) == 2
-    assert capsys.readouterr().err == f"tfwatch: {NO_HOME}\n"
+def test_a_user_without_a_home_gets_a_sentence(words: list[str]) -> None:
+    assert typed(*words) == (2, "", f"tfwatch: {NO_HOME}\n")
 
 
 @pytest.mark.usefixtures("homeless")
@@ -197,15 +187,13 @@ def test_a_script_of_a_user_without_a_home_runs_unrecorded(
     assert " ".join(capsys.readouterr().err.split()) == f"tfwatch: nothing is recorded: {NO_HOME}"
 
 
-def test_a_run_needs_a_terminal_to_be_replayed_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_needs_a_terminal_to_be_replayed_on(tmp_path: Path) -> None:
     from tests.runs.begun import begin_run
 
     writer, _ = begin_run(tmp_path, "cnn")
     writer.close()
-    assert exit_code("replay", "--runs-dir", str(tmp_path)) == 2
-    assert capsys.readouterr().err == "tfwatch: stdout is not a terminal: use tfwatch report\n"
+    why = "tfwatch: stdout is not a terminal: use tfwatch report\n"
+    assert typed("replay", "--runs-dir", tmp_path) == (2, "", why)
 
 
 def test_every_option_of_a_training_is_passed_on_and_the_others_are_the_workloads(
@@ -237,15 +225,12 @@ def test_a_script_has_the_same_options_before_its_path(monkeypatch: pytest.Monke
     assert (options.switches, options.is_workload) == ((planned(1, "prefetch", "2"),), False)
 
 
-def test_the_help_of_a_workload_ends_with_its_own_arguments(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert exit_code("train", "cnn", "--help") == 0
-    text = capsys.readouterr().out
+def test_the_help_of_a_workload_ends_with_its_own_arguments() -> None:
+    code, text, _ = typed("train", "cnn", "--help")
+    assert code == 0
     assert "--autopilot" in text
     assert "--storage-latency MS" in text[text.index("arguments of cnn:") :]
-    assert exit_code("train", "--help") == 0
-    assert "arguments of" not in capsys.readouterr().out
+    assert "arguments of" not in typed("train", "--help").out
 
 
 def test_a_bad_argument_of_a_workload_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
@@ -285,26 +270,20 @@ def test_it_runs_as_a_module() -> None:
 
 
 def test_ctrl_c_before_a_command_has_begun_ends_it_without_a_word(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tfwatch.cli.script.run.run", interrupted)
-    assert cli.main(["train", "cnn"]) == 130
-    assert capsys.readouterr() == ("", "")
+    assert typed("train", "cnn") == (130, "", "")
 
 
-def test_a_dumb_terminal_is_reported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dumb_terminal_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "isatty", lambda _fd: True)
     monkeypatch.setenv("TERM", "dumb")
-    assert exit_code("train", "cnn") == 2
-    assert (
-        capsys.readouterr().err
-        == "tfwatch: a terminal of type dumb (TERM) cannot show the screen: use --headless\n"
-    )
+    why = "tfwatch: a terminal of type dumb (TERM) cannot show the screen: use --headless\n"
+    assert typed("train", "cnn") == (2, "", why)
 
 
 def test_the_themes_are_those_of_the_screens() -> None:
@@ -339,11 +318,8 @@ def test_the_themes_are_those_of_the_screens() -> None:
         ),
     ],
 )
-def test_a_knob_without_an_ab_test_is_refused_in_a_sentence(
-    words: str, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code("ab", *words.split(), "cnn") == 2
-    assert capsys.readouterr().err == f"tfwatch: --knob: {sentence}\n"
+def test_a_knob_without_an_ab_test_is_refused_in_a_sentence(words: str, sentence: str) -> None:
+    assert typed("ab", *words.split(), "cnn") == (2, "", f"tfwatch: --knob: {sentence}\n")
 
 
 def test_an_ab_test_of_a_workload_or_a_script_ends_the_training(
@@ -372,12 +348,9 @@ EXAMPLES = {f"tfwatch {name}": command.example for name, command in COMMANDS.ite
     ("command", "example"), [(name, example) for name, example in EXAMPLES.items() if example]
 )
 def test_the_example_for_a_missing_argument_is_one_that_its_command_takes(
-    command: str, example: str, capsys: pytest.CaptureFixture[str]
+    command: str, example: str
 ) -> None:
     words = command.split()[1:]
 
     assert make_parser().parse_args([*words, *example.split()]).run
-    with pytest.raises(SystemExit):
-        cli.main(words)
-
-    assert capsys.readouterr().err.endswith(f" is missing, as in: {command} {example}\n")
+    assert typed(*words).err.endswith(f" is missing, as in: {command} {example}\n")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cli.commands import Done, typed
 from tests.cli.recorded import FINISHED, noisy_rows, record
 from tests.runs.folders import HOST
-from tfwatch.cli import main
 from tfwatch.core.events import RunEnded, StagesFound
 from tfwatch.core.rows import STAGE
 from tfwatch.judge.comparing.run_to_compare import arguments_by_name
@@ -25,16 +25,23 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def compared(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    assert main(["compare", *words, "--json", "--runs-dir", str(folder)]) == 0
-    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+def compare(folder: Path, *words: str) -> Done:
+    return typed("compare", *words, "--runs-dir", folder)
+
+
+def lines_of(folder: Path, *words: str) -> list[str]:
+    done = compare(folder, *words)
+    assert done.code == 0
+    return done.out.splitlines()
+
+
+def compared(folder: Path, *words: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads("\n".join(lines_of(folder, *words, "--json")))
     return document
 
 
-def test_a_slower_run_is_found_and_the_setting_that_differs_is_named(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = compared(folder, capsys, "a0_cnn", "b0_cnn")
+def test_a_slower_run_is_found_and_the_setting_that_differs_is_named(folder: Path) -> None:
+    found = compared(folder, "a0_cnn", "b0_cnn")
 
     assert found["answer"] == "slower"
     assert found["speedup_low"] < 20 / 24 < found["speedup_high"] < 1
@@ -45,16 +52,13 @@ def test_a_slower_run_is_found_and_the_setting_that_differs_is_named(
     assert step["low"] < step["difference"] < step["high"]
 
 
-def test_the_name_of_a_script_is_its_newest_run(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_name_of_a_script_is_its_newest_run(folder: Path) -> None:
     record(folder / "c0_cnn_small", noisy_rows(3, 9), start_s=90)
-    assert main(["compare", "a0_cnn", "cnn", "--runs-dir", str(folder)]) == 0
-    assert "b2_cnn" in capsys.readouterr().out
+    assert "b2_cnn" in "\n".join(lines_of(folder, "a0_cnn", "cnn"))
 
 
-def test_runs_in_turn_measure_the_spread(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = compared(folder, capsys, "a0_cnn,a1_cnn,a2_cnn", "b0_cnn,b1_cnn,b2_cnn")
+def test_runs_in_turn_measure_the_spread(folder: Path) -> None:
+    found = compared(folder, "a0_cnn,a1_cnn,a2_cnn", "b0_cnn,b1_cnn,b2_cnn")
 
     assert found["answer"] == "slower"
     assert found["spread"]["source"] == "measured"
@@ -62,13 +66,11 @@ def test_runs_in_turn_measure_the_spread(folder: Path, capsys: pytest.CaptureFix
     assert found["loss_epoch"] == 0
 
 
-def test_runs_of_two_scripts_are_compared_and_their_names_differ(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_two_scripts_are_compared_and_their_names_differ(folder: Path) -> None:
     record(folder / "c_cnn", noisy_rows(5))
     record(folder / "c_mnist", noisy_rows(5, 10.0), workload="mnist")
 
-    found = compared(folder, capsys, "c_cnn", "c_mnist")
+    found = compared(folder, "c_cnn", "c_mnist")
 
     assert found["answer"] == "faster"
     assert [(one["name"], one["from"], one["to"]) for one in found["changes"]] == [
@@ -81,14 +83,12 @@ def test_the_arguments_of_a_workload_are_settings_by_name() -> None:
     assert arguments_by_name(words) == {"seed": "1", "eager": "on", "batch_size": "64"}
 
 
-def test_runs_of_one_side_may_differ_in_the_seed(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_one_side_may_differ_in_the_seed(folder: Path) -> None:
     for seed in "12":
         arguments = {"arguments": f"--seed {seed}"}
         record(folder / f"d{seed}_cnn", noisy_rows(int(seed)), settings=arguments)
 
-    found = compared(folder, capsys, "d1_cnn,d2_cnn", "b0_cnn")
+    found = compared(folder, "d1_cnn,d2_cnn", "b0_cnn")
 
     assert found["answer"] == "slower"
 
@@ -104,20 +104,17 @@ def test_runs_of_one_side_may_differ_in_the_seed(
     ],
 )
 def test_a_limit_is_decided_by_the_whole_interval(
-    words: list[str], code: int, outcome: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], code: int, outcome: str, folder: Path
 ) -> None:
     record(folder / "killed_cnn", noisy_rows(4), RunEnded(9, "failed", 300))
 
-    assert main(["compare", *words, "--runs-dir", str(folder)]) == code
-    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{outcome}: step time of B ")
+    done = compare(folder, *words)
+    assert done.code == code
+    assert done.out.splitlines()[-1].startswith(f"{outcome}: step time of B ")
 
 
-def test_the_text_begins_with_the_sides_and_the_answer(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", "a0_cnn", "b0_cnn", "--runs-dir", str(folder)]) == 0
-
-    lines = capsys.readouterr().out.splitlines()
+def test_the_text_begins_with_the_sides_and_the_answer(folder: Path) -> None:
+    lines = lines_of(folder, "a0_cnn", "b0_cnn")
     assert lines[:3] == ["A  a0_cnn (cnn, 1 run)", "B  b0_cnn (cnn, 1 run)", ""]
     assert lines[3].startswith("B is 1.20 x slower than A (1.0")
     assert lines[3].endswith("): 20.0 → 23.9 ms a step, 6.0 s → 7.2 s in all")
@@ -135,7 +132,7 @@ def record_script(folder: Path, text: str, name: str = "train.py") -> None:
 
 
 def test_the_lines_and_stages_that_differ_are_shown_also_of_scripts_with_two_names(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path,
 ) -> None:
     for name, stages in (("old_cnn", ["map(load)"]), ("new_cnn", ["map(load)", "prefetch(4)"])):
         record(folder / name, noisy_rows(5), StagesFound(1, 0, stages, stages), FINISHED)
@@ -147,9 +144,7 @@ def test_the_lines_and_stages_that_differ_are_shown_also_of_scripts_with_two_nam
         folder / "new_cnn", "import data\nds = ds.map(load).prefetch(4)\nfit(ds)\n", "b.py"
     )
 
-    assert main(["compare", "old_cnn", "new_cnn", "--runs-dir", str(folder)]) == 0
-
-    lines = capsys.readouterr().out.splitlines()
+    lines = lines_of(folder, "old_cnn", "new_cnn")
     assert lines[4:9] == [
         "Differs: pipeline + prefetch(4)",
         "The same: settings, versions, machine",
@@ -159,35 +154,25 @@ def test_the_lines_and_stages_that_differ_are_shown_also_of_scripts_with_two_nam
     ]
 
 
-def test_scripts_with_the_same_text_are_the_same(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scripts_with_the_same_text_are_the_same(folder: Path) -> None:
     for name in ("a0_cnn", "a1_cnn"):
         record_script(folder / name, "fit(ds)\n")
 
-    assert main(["compare", "a0_cnn", "a1_cnn", "--runs-dir", str(folder)]) == 0
-
-    lines = capsys.readouterr().out.splitlines()
+    lines = lines_of(folder, "a0_cnn", "a1_cnn")
     assert lines[4] == "The same: script, settings, versions, machine"
 
 
-def test_a_name_alone_compares_its_newest_run_with_the_one_before(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = compared(folder, capsys, "b")
+def test_a_name_alone_compares_its_newest_run_with_the_one_before(folder: Path) -> None:
+    found = compared(folder, "b")
 
     sides = [run["run"] for side in found["sides"] for run in side["runs"]]
     assert sides == ["b1_cnn", "b2_cnn"]
 
 
-def test_markdown_has_the_answer_and_the_table_and_names_are_no_markup(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_markdown_has_the_answer_and_the_table_and_names_are_no_markup(folder: Path) -> None:
     record(folder / "c_*cnn*", noisy_rows(20, 24))
 
-    assert main(["compare", "a0_cnn", "c_*cnn*", "--markdown", "--runs-dir", str(folder)]) == 0
-
-    lines = capsys.readouterr().out.splitlines()
+    lines = lines_of(folder, "a0_cnn", "c_*cnn*", "--markdown")
     assert lines[:2] == [r"* A: a0\_cnn (cnn, 1 run)", r"* B: c\_\*cnn\* (cnn, 1 run)"]
     assert lines[3].startswith("**B is 1.20 x slower than A (1.0")
     assert lines[8:10] == [
@@ -197,25 +182,21 @@ def test_markdown_has_the_answer_and_the_table_and_names_are_no_markup(
     assert lines[10].startswith("| step time | 20.0 ms | 23.9 ms | +3.97 ms | +")
 
 
-def test_runs_of_different_lengths_count_with_the_steps_in_common(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_different_lengths_count_with_the_steps_in_common(folder: Path) -> None:
     rows = noisy_rows(7, steps=1200)
     rows["compute_ms"][300:] *= 1.5
     record(folder / "long_cnn", rows)
 
-    found = compared(folder, capsys, "a0_cnn", "long_cnn")
+    found = compared(folder, "a0_cnn", "long_cnn")
 
     assert found["answer"] in ("same", "unclear")
     assert found["steps"] < 300
 
 
-def test_batch_sizes_are_compared_by_example(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_batch_sizes_are_compared_by_example(folder: Path) -> None:
     record(folder / "large_cnn", noisy_rows(8, 40.0), batch_size=64)
 
-    found = compared(folder, capsys, "a0_cnn", "large_cnn")
+    found = compared(folder, "a0_cnn", "large_cnn")
 
     assert (found["per"], found["answer"]) == ("example", "unclear")
     assert found["figures"][0]["before"] == pytest.approx(20 / 32, rel=0.02)
@@ -260,13 +241,10 @@ def test_batch_sizes_are_compared_by_example(
         ),
     ],
 )
-def test_bad_input_is_one_sentence(
-    words: list[str], sentence: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_sentence(words: list[str], sentence: str, folder: Path) -> None:
     record(folder / "unknown_cnn", noisy_rows(1), batch_size=None)
     record(folder / "far_cnn", noisy_rows(1), machine={"host": "eve", "cores": 2})
     record(folder / "short_cnn", noisy_rows(1, steps=40))
 
-    assert main(["compare", *words, "--runs-dir", str(folder)]) == 2
-    known = {"folder": folder, "host": HOST}
-    assert capsys.readouterr() == ("", f"tfwatch: {sentence.format(**known)}\n")
+    why = sentence.format(folder=folder, host=HOST)
+    assert compare(folder, *words) == (2, "", f"tfwatch: {why}\n")

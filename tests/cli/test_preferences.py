@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import exit_code, trainings_asked
+from tests.cli.commands import exit_code, trainings_asked, typed
 from tfwatch.notices import NotifyOptions
 
 
@@ -27,12 +27,8 @@ def test_the_environment_sets_what_no_option_sets(
     assert changed.notify.command == ("/bin/sh",)
 
 
-def test_a_bad_theme_of_the_environment_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_theme_of_the_environment_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFWATCH_THEME", "red")
 
-    assert exit_code("replay") == 2
-    assert (
-        capsys.readouterr().err == "tfwatch: --theme: 'red' is not a theme: there are dark, light\n"
-    )
+    why = "tfwatch: --theme: 'red' is not a theme: there are dark, light\n"
+    assert typed("replay") == (2, "", why)

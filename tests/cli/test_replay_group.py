@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import typed
 from tests.groups import write_group
-from tfwatch.cli import main
 from tfwatch.cli import replay as command
 from tfwatch.cli.replay import show_group
 from tfwatch.core.errors import BadInputError
@@ -22,9 +22,7 @@ def test_a_damaged_group_is_bad_input(tmp_path: Path, monkeypatch: pytest.Monkey
         show_group(folder, None)
 
 
-def test_a_group_of_one_rank_is_that_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_group_of_one_rank_is_that_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_group(tmp_path / "one", [1], size=1)
     write_group(tmp_path / "other", [1], size=2)
     shown: list[str] = []
@@ -42,8 +40,8 @@ def test_a_group_of_one_rank_is_that_run(
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")
 
     for name in ("one", "other"):
-        assert main(["replay", name, "--runs-dir", str(tmp_path)]) == 0
+        assert typed("replay", name, "--runs-dir", tmp_path).code == 0
     assert shown == ["one/rank-0", "other"]
 
-    assert main(["report", "one", "--json", "--runs-dir", str(tmp_path)]) == 0
-    assert json.loads(capsys.readouterr().out)["run"] == "one/rank-0"
+    report = typed("report", "one", "--json", "--runs-dir", tmp_path).out
+    assert json.loads(report)["run"] == "one/rank-0"

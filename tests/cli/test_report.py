@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import exit_code
+from tests.cli.commands import Done, typed
 from tests.screens.canned import usual
 from tfwatch.report.run_facts import as_json
 from tfwatch.runs.run import open_run
@@ -24,8 +24,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
-def report(runs: Path, *words: str) -> int:
-    return exit_code("report", *words, "--runs-dir", str(runs))
+def report(runs: Path, *words: str) -> Done:
+    return typed("report", *words, "--runs-dir", runs)
 
 
 @pytest.mark.parametrize(
@@ -33,39 +33,33 @@ def report(runs: Path, *words: str) -> int:
     [([], NEW), (["latest"], NEW), ([OLD], OLD), (["11-19"], OLD)],
     ids=["default", "latest", "name", "part"],
 )
-def test_the_page_is_named_after_its_run(
-    runs: Path, words: list[str], name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert report(runs, *words) == 0
-
-    assert capsys.readouterr().out == f"tfwatch-{name}.html\n"
+def test_the_page_is_named_after_its_run(runs: Path, words: list[str], name: str) -> None:
+    assert report(runs, *words) == (0, f"tfwatch-{name}.html\n", "")
     (page,) = (runs.parent / "here").iterdir()
     assert page.name == f"tfwatch-{name}.html"
     assert page.read_text(encoding="utf-8").endswith("</html>\n")
 
 
-def test_a_page_goes_to_a_file_or_to_standard_output(
-    runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert report(runs, "-o", "page.html") == 0
-    capsys.readouterr()
-    assert report(runs, "-o", "-") == 0
+def test_a_page_goes_to_a_file_or_to_standard_output(runs: Path) -> None:
+    assert report(runs, "-o", "page.html").code == 0
+    done = report(runs, "-o", "-")
 
-    assert capsys.readouterr().out == (runs.parent / "here" / "page.html").read_text(
-        encoding="utf-8"
-    )
+    page = (runs.parent / "here" / "page.html").read_text(encoding="utf-8")
+    assert done == (0, page, "")
 
 
-def test_json_is_the_object_of_the_folder(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert report(runs, "--json") == 0
+def test_json_is_the_object_of_the_folder(runs: Path) -> None:
+    code, out, _ = report(runs, "--json")
 
-    assert json.loads(capsys.readouterr().out) == as_json(open_run(runs / NEW))
+    assert code == 0
+    assert json.loads(out) == as_json(open_run(runs / NEW))
 
 
-def test_markdown_goes_to_standard_output(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert report(runs, "--markdown") == 0
+def test_markdown_goes_to_standard_output(runs: Path) -> None:
+    code, out, _ = report(runs, "--markdown")
 
-    assert capsys.readouterr().out.startswith("### cnn on CPU, 2 cores finished: ")
+    assert code == 0
+    assert out.startswith("### cnn on CPU, 2 cores finished: ")
     assert list((runs.parent / "here").iterdir()) == []
 
 
@@ -77,11 +71,8 @@ def test_markdown_goes_to_standard_output(runs: Path, capsys: pytest.CaptureFixt
     ],
     ids=["folder", "a folder"],
 )
-def test_bad_input_is_one_sentence(
-    runs: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert report(runs, *words) == 2
-    assert capsys.readouterr().err == f"tfwatch: {sentence}\n"
+def test_bad_input_is_one_sentence(runs: Path, words: list[str], sentence: str) -> None:
+    assert report(runs, *words) == (2, "", f"tfwatch: {sentence}\n")
 
 
 def test_a_page_that_fails_leaves_the_old_one(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +80,7 @@ def test_a_page_that_fails_leaves_the_old_one(runs: Path, monkeypatch: pytest.Mo
     page.write_text("old", encoding="utf-8")
     monkeypatch.setattr("pathlib.Path.replace", _fail)
 
-    assert report(runs, "-o", "page.html") == 2
+    assert report(runs, "-o", "page.html").code == 2
     assert page.read_text(encoding="utf-8") == "old"
     assert [one.name for one in page.parent.iterdir()] == ["page.html"]
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import exit_code
+from tests.cli.commands import Done, typed
 from tests.screens.canned import usual
-from tfwatch.cli import main
 from tfwatch.cli import runs as room
 from tfwatch.runs.library import FolderToRemove
 
@@ -28,20 +27,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def runs(folder: Path, *words: str) -> int:
-    return exit_code("runs", *words, "--runs-dir", str(folder))
+def runs(folder: Path, *words: str) -> Done:
+    return typed("runs", *words, "--runs-dir", folder)
 
 
-def listed(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
-    capsys.readouterr()
-    assert main(["runs", "--json", *words, "--runs-dir", str(folder)]) == 0
-    document = json.loads(capsys.readouterr().out)
-    found: list[dict[str, Any]] = document["runs"]
+def listed(folder: Path, *words: str) -> list[dict[str, Any]]:
+    done = runs(folder, "--json", *words)
+    assert done.code == 0
+    found: list[dict[str, Any]] = json.loads(done.out)["runs"]
     return found
 
 
-def test_the_newest_run_is_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = listed(folder, capsys)
+def test_the_newest_run_is_first(folder: Path) -> None:
+    found = listed(folder)
 
     assert [run["run"] for run in found] == [OPEN, NEW, OLD]
     assert [run["state"] for run in found] == ["not responding", "finished", "finished"]
@@ -50,61 +48,51 @@ def test_the_newest_run_is_first(folder: Path, capsys: pytest.CaptureFixture[str
     assert all(run["size_bytes"] >= 451 * 32 for run in found)
 
 
-def test_the_table_has_a_row_for_each_run(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_table_has_a_row_for_each_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
 
-    assert runs(folder) == 0
-    header, *rows = capsys.readouterr().out.splitlines()
+    header, *rows = runs(folder).out.splitlines()
     assert header.split() == ["run", "age", "state", "steps", "step", "wait", "size"]
     assert [row.split()[0] for row in rows] == [OPEN, NEW, OLD]
 
 
-def test_runs_are_removed_with_all_their_files(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_are_removed_with_all_their_files(folder: Path) -> None:
     (folder / OLD / "more").mkdir()
     (folder / OLD / "more" / "file").write_text("x")
     (folder / "outside").mkdir()
     (folder / OLD / "link").symlink_to(folder / "outside")
 
-    assert runs(folder, "remove", OLD, NEW, "--yes") == 0
+    done = runs(folder, "remove", OLD, NEW, "--yes")
 
+    assert done.code == 0
+    assert done.out.startswith("removed 2 runs, ")
     assert sorted(os.listdir(folder)) == [OPEN, "outside"]
-    assert capsys.readouterr().out.startswith("removed 2 runs, ")
 
 
 @pytest.mark.parametrize("words", [["remove", OLD], ["prune", "--keep", "0"]])
-def test_nothing_is_removed_unless_somebody_agrees(
-    words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert runs(folder, *words) == 2
-    assert capsys.readouterr().err == "tfwatch: stdin is no terminal: add --yes\n"
+def test_nothing_is_removed_unless_somebody_agrees(words: list[str], folder: Path) -> None:
+    assert runs(folder, *words) == (2, "", "tfwatch: stdin is no terminal: add --yes\n")
     assert sorted(os.listdir(folder)) == [OLD, NEW, OPEN]
 
 
-def test_a_run_that_still_runs_is_not_removed(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert runs(folder, "remove", OLD, OPEN, "--yes") == 2
-    assert capsys.readouterr().err == f"tfwatch: {OPEN} is not removed: it still runs\n"
+def test_a_run_that_still_runs_is_not_removed(folder: Path) -> None:
+    why = f"tfwatch: {OPEN} is not removed: it still runs\n"
+    assert runs(folder, "remove", OLD, OPEN, "--yes") == (2, "", why)
     assert sorted(os.listdir(folder)) == [OLD, NEW, OPEN]
 
 
 def test_a_part_of_several_names_is_not_removed_and_elsewhere_the_newest_is_named(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path,
 ) -> None:
-    assert runs(folder, "remove", "2026", "--yes") == 2
     several = f"tfwatch: 3 runs match '2026': give one of {OPEN}, {NEW}, {OLD}\n"
-    assert capsys.readouterr().err == several
-    assert exit_code("report", "2026", "--markdown", "--runs-dir", str(folder)) == 0
+    assert runs(folder, "remove", "2026", "--yes") == (2, "", several)
+    done = typed("report", "2026", "--markdown", "--runs-dir", folder)
     taken = f"tfwatch: 3 runs match '2026': {OPEN}, the newest, is taken\n"
-    assert capsys.readouterr().err == taken
+    assert (done.code, done.err) == (0, taken)
 
 
 def test_prune_keeps_runs_that_are_open(folder: Path) -> None:
-    assert runs(folder, "prune", "--keep", "0", "--yes") == 0
+    assert runs(folder, "prune", "--keep", "0", "--yes").code == 0
     assert sorted(os.listdir(folder)) == [OPEN]
 
 
@@ -120,18 +108,18 @@ def test_a_run_of_a_container_of_this_machines_name_is_not_removed(folder: Path)
     killed(folder, "2026-11-16T10-17-03_cnn", 600.0)
     killed(folder, "2026-11-15T10-17-03_cnn", 7200.0)
 
-    assert runs(folder, "prune", "--keep", "0", "--yes") == 0
+    assert runs(folder, "prune", "--keep", "0", "--yes").code == 0
     assert sorted(os.listdir(folder)) == [
         "2026-11-16T10-17-03_cnn",
         "2026-11-17T10-17-03_cnn",
         OPEN,
     ]
-    assert runs(folder, "remove", "2026-11-17", "--yes") == 2
-    assert runs(folder, "remove", "2026-11-16", "--yes") == 0
+    assert runs(folder, "remove", "2026-11-17", "--yes").code == 2
+    assert runs(folder, "remove", "2026-11-16", "--yes").code == 0
 
 
 def test_a_run_that_cannot_be_removed_keeps_no_other_one(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(run: FolderToRemove) -> None:
         if run.path.name == NEW:
@@ -141,15 +129,14 @@ def test_a_run_that_cannot_be_removed_keeps_no_other_one(
 
     monkeypatch.setattr(FolderToRemove, "remove", refuse)
 
-    assert runs(folder, "prune", "--keep", "0", "--yes") == 2
-    assert (
-        capsys.readouterr().err == f"tfwatch: {folder / NEW} cannot be removed: Permission denied\n"
-    )
+    done = runs(folder, "prune", "--keep", "0", "--yes")
+    why = f"tfwatch: {folder / NEW} cannot be removed: Permission denied\n"
+    assert (done.code, done.err) == (2, why)
     assert sorted(os.listdir(folder)) == [NEW, OPEN]
 
 
 def test_what_takes_the_place_of_a_run_while_the_user_is_asked_stays(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exchange(_question: str) -> bool:
         for name in (OLD, NEW):
@@ -159,21 +146,21 @@ def test_what_takes_the_place_of_a_run_while_the_user_is_asked_stays(
         return True
 
     monkeypatch.setattr(room, "_ask", exchange)
-    assert runs(folder, "remove", OLD, NEW) == 2
-    assert "1 other run neither" in capsys.readouterr().err
+    done = runs(folder, "remove", OLD, NEW)
+    assert done.code == 2
+    assert "1 other run neither" in done.err
     assert (folder / NEW).is_dir()
     assert (folder / OPEN / "run.json").is_file()
     assert (folder / f"moved-{OLD}" / "run.json").is_file()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_the_run_of_somebody_else_is_not_removed(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_run_of_somebody_else_is_not_removed(folder: Path) -> None:
     os.chown(folder / OLD, 54321, -1)
-    assert runs(folder, "remove", OLD, "--yes") == 2
-    assert "it belongs to another user" in capsys.readouterr().err
-    assert runs(folder, "prune", "--keep", "0", "--yes") == 0
+    done = runs(folder, "remove", OLD, "--yes")
+    assert done.code == 2
+    assert "it belongs to another user" in done.err
+    assert runs(folder, "prune", "--keep", "0", "--yes").code == 0
     assert (folder / OLD).is_dir()
 
 
@@ -211,8 +198,5 @@ def test_what_lies_beyond_the_limits(
         ),
     ],
 )
-def test_bad_input_is_one_sentence(
-    words: list[str], sentence: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert runs(folder, *words) == 2
-    assert capsys.readouterr() == ("", f"tfwatch: {sentence}\n")
+def test_bad_input_is_one_sentence(words: list[str], sentence: str, folder: Path) -> None:
+    assert runs(folder, *words) == (2, "", f"tfwatch: {sentence}\n")

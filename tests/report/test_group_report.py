@@ -4,19 +4,11 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
+from tests.cli.commands import typed
 from tests.cli.recorded import add_memory
 from tests.groups import write_group
 from tests.report.hostile import HOSTILE, MARKDOWN, hostile_run
-from tfwatch.cli import main
 from tfwatch.runs.group import GroupFile, folder_of_rank, write_group_file
-
-
-def report_of(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    capsys.readouterr()
-    assert main(["report", str(folder), *words]) == 0
-    return capsys.readouterr().out
 
 
 def hostile_group(folder: Path) -> Path:
@@ -30,14 +22,13 @@ def hostile_group(folder: Path) -> Path:
     return folder
 
 
-def test_the_markdown_has_the_finding_and_a_row_a_rank(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_markdown_has_the_finding_and_a_row_a_rank(tmp_path: Path) -> None:
     folder = write_group(tmp_path / "late", [1, 1, 6], device=MARKDOWN, workload="cnn")
 
-    assert main(["report", str(folder), "--markdown"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    code, out, _ = typed("report", folder, "--markdown")
+    lines = out.splitlines()
 
+    assert code == 0
     assert lines[0] == "### cnn, 3 ranks"
     assert lines[2].startswith("**STRAGGLER rank 2, 33 %**: the other ranks wait 5.0 of 15.0 ms")
     assert (
@@ -45,44 +36,40 @@ def test_the_markdown_has_the_finding_and_a_row_a_rank(
     )
 
 
-def test_hostile_text_is_no_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = hostile_group(tmp_path / "one")
-    capsys.readouterr()
+def test_hostile_text_is_no_markdown(tmp_path: Path) -> None:
+    code, text, _ = typed("report", hostile_group(tmp_path / "one"), "--markdown")
 
-    assert main(["report", str(folder), "--markdown"]) == 0
-    text = capsys.readouterr().out
-
+    assert code == 0
     assert {line[:1] for line in text.split("\n")} <= {"#", "*", "F", "|", ""}
     assert not re.search(r"(?<!\\)[<>]|@\w|://", text)
 
 
-def test_json_goes_to_standard_output_and_one_rank_has_a_report_of_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_goes_to_standard_output_and_one_rank_has_a_report_of_its_own(tmp_path: Path) -> None:
     write_group(tmp_path / "one", [1, 21])
 
-    assert main(["report", "one", "--json", "--runs-dir", str(tmp_path)]) == 0
-    group = json.loads(capsys.readouterr().out)
-    assert main(["report", "one/rank-1", "--json", "--runs-dir", str(tmp_path)]) == 0
-    rank = json.loads(capsys.readouterr().out)
+    group, rank = (
+        json.loads(typed("report", name, "--json", "--runs-dir", tmp_path).out)
+        for name in ("one", "one/rank-1")
+    )
 
     assert group["straggler"]["rank"] == 1
     assert rank["run"] == "one/rank-1"
 
 
-def test_a_damaged_group_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_group_is_bad_input(tmp_path: Path) -> None:
     folder = write_group(tmp_path / "one", [1, 21])
     (folder / "group.json").write_text("{")
 
-    assert main(["report", str(folder), "--json"]) == 2
+    done = typed("report", folder, "--json")
 
-    assert "its group.json cannot be read" in capsys.readouterr().err
+    assert done.code == 2
+    assert "its group.json cannot be read" in done.err
 
 
-def test_a_comparison_takes_one_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_comparison_takes_one_rank(tmp_path: Path) -> None:
     write_group(tmp_path / "one", [1, 1])
 
-    assert main(["compare", "one", "one", "--runs-dir", str(tmp_path)]) == 2
+    done = typed("compare", "one", "one", "--runs-dir", tmp_path)
 
-    sentence = "it is a group of ranks: name one of them, as one/rank-0"
-    assert capsys.readouterr().err.endswith(f"{sentence}\n")
+    assert done.code == 2
+    assert done.err.endswith("it is a group of ranks: name one of them, as one/rank-0\n")

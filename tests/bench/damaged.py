@@ -5,7 +5,6 @@ A folder goes by its number. The options are those of `tests/bench/numbered.py`.
 """
 
 import atexit
-import io
 import json
 import os
 import random
@@ -16,7 +15,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -26,11 +25,11 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.bench.numbered import Result, run_trials
+from tests.cli.commands import typed
 from tests.report.hostile import hostile_run
 from tests.screens.canned import usual
 from tests.screens.states import failed, slow_callback, stalled, validating
 from tests.test_foreign_runs import texts_of
-from tfwatch.cli import main as run_command
 from tfwatch.cli import set as set_command
 from tfwatch.cli.serve import RunMetrics
 from tfwatch.core.clock import SYSTEM
@@ -224,16 +223,11 @@ def command(*words: str) -> Callable[[Path], None]:
     """Return a command that reads a folder of runs."""
 
     def run(runs_dir: Path) -> None:
-        out, err = io.StringIO(), io.StringIO()
-        given = [word.replace("RUNS", str(runs_dir)) for word in words]
-        with redirect_stdout(out), redirect_stderr(err):
-            try:
-                code = run_command([*given[:1], "--runs-dir", str(runs_dir), *given[1:]])
-            except SystemExit as ended:
-                code = ended.code if isinstance(ended.code, int) else 1
-        assert "Traceback" not in err.getvalue(), err.getvalue()
-        assert code in (0, 2) or given[0] == "set", (code, err.getvalue())
-        assert code != 2 or err.getvalue().startswith("tfwatch: "), err.getvalue()
+        first, *rest = (word.replace("RUNS", str(runs_dir)) for word in words)
+        code, _, err = typed(first, "--runs-dir", runs_dir, *rest)
+        assert "Traceback" not in err, err
+        assert code in (0, 2) or first == "set", (code, err)
+        assert code != 2 or err.startswith("tfwatch: "), err
 
     return run
 

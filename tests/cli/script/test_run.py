@@ -53,24 +53,24 @@ sys.exit(9)
 
 
 def command(words: Sequence[str], *flags: str) -> list[str]:
-    return [
-        sys.executable,
-        *flags,
-        "-m",
-        "tfwatch",
-        "run",
-        "--headless",
-        "--runs-dir",
-        "runs",
-        *words,
-    ]
+    run = ["-m", "tfwatch", "run", "--headless", "--runs-dir", "runs"]
+    return [sys.executable, *flags, *run, *words]
+
+
+def environ() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def execute(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        words, cwd=folder, env=environ, input="typed", capture_output=True, text=True, timeout=60
+        words, cwd=folder, env=environ(), input="typed", capture_output=True, text=True, timeout=60
     )
+
+
+def begin(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+    """Begin a process whose outputs are read line by line."""
+    out = err = subprocess.PIPE
+    return subprocess.Popen(words, cwd=folder, env=environ(), text=True, stdout=out, stderr=err)
 
 
 def both(
@@ -201,12 +201,9 @@ os.kill(os.getpid(), signal.SIGTERM)
 def test_both_outputs_in_one_file_keep_their_order_and_are_in_the_log(tmp_path: Path) -> None:
     tmp_path.joinpath("mixed.py").write_text(MIXED)
 
+    words, both_in_one = command(["mixed.py"]), subprocess.STDOUT
     done = subprocess.run(
-        command(["mixed.py"]),
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        words, cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, stderr=both_in_one
     )
 
     written = b"".join(b"%d\n" % number for number in range(1000)) + b"\x00\xff no text\r\n"
@@ -220,12 +217,8 @@ def test_both_outputs_in_one_file_keep_their_order_and_are_in_the_log(tmp_path: 
 def test_messages_alone_are_copied_where_the_outputs_differ(tmp_path: Path) -> None:
     tmp_path.joinpath("mixed.py").write_text(MIXED)
 
-    done = subprocess.run(
-        command(["mixed.py"]),
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-    )
+    words = command(["mixed.py"])
+    done = subprocess.run(words, cwd=tmp_path, env=environ(), capture_output=True)
 
     lines = sorted(done.stdout.split() + done.stderr.split(b"\x00")[0].split(), key=int)
     assert lines == [b"%d" % number for number in range(1000)]
@@ -236,10 +229,8 @@ def test_messages_alone_are_copied_where_the_outputs_differ(tmp_path: Path) -> N
 def test_a_closed_stream_changes_no_exit_code(closed: str, tmp_path: Path) -> None:
     tmp_path.joinpath("end.py").write_text("import sys; sys.exit(3)")
 
-    assert (
-        execute(["sh", "-c", f"{shlex.join(command(['end.py']))} {closed}"], tmp_path).returncode
-        == 3
-    )
+    line = f"{shlex.join(command(['end.py']))} {closed}"
+    assert execute(["sh", "-c", line], tmp_path).returncode == 3
 
 
 def test_what_main_defines_is_pickled_and_spawned_and_forked(tmp_path: Path) -> None:
@@ -261,10 +252,7 @@ def test_what_main_defines_is_pickled_and_spawned_and_forked(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
 def test_a_signal_to_tfwatch_reaches_the_script_once(name: str, tmp_path: Path) -> None:
     tmp_path.joinpath("waits.py").write_text(SIGNALS)
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        command(["waits.py"]), cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True
-    ) as ran:
+    with begin(command(["waits.py"]), tmp_path) as ran:
         assert ran.stdout
         assert ran.stdout.readline() == "ready\n"
         ran.send_signal(getattr(signal, name))
@@ -281,14 +269,7 @@ def test_a_script_that_does_not_end_after_ctrl_c_is_reported(tmp_path: Path) -> 
         "import sys\nfrom tfwatch.cli.script import hosts\nhosts._LATE_S = 0.01\n"
         "hosts.run_child([sys.executable, 'hangs.py'], lambda _: None)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as ran:
+    with begin([sys.executable, "-c", program], tmp_path) as ran:
         assert ran.stdout
         assert ran.stderr
         assert ran.stdout.readline() == "ready\n"
@@ -338,11 +319,8 @@ def test_a_workload_is_stopped_by_a_signal_and_not_by_a_hangup(
         "options = request.RunOptions(sys.argv[1:], Path('runs'), True, is_workload=True)\n"
         "sys.exit(run.run(options))"
     )
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = [sys.executable, "-c", program, str(script), str(tmp_path / "runs")]
-    with subprocess.Popen(
-        words, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True
-    ) as ran:
+    with begin(words, tmp_path) as ran:
         wait_until(
             lambda: any(len(open_run(one).steps) > 3 for one in list_runs(tmp_path / "runs"))
         )

@@ -26,7 +26,7 @@ from tfwatch.watch.fit.fit_runs import complete_runs
 
 SIDE, IMAGES = 224, 64
 #: Steps of an epoch of arrays, of each part of a fit, and of those the ones that are left out.
-EPOCH, PART, SETTLE = 30, 60, 20
+EPOCH, PART, SETTLE = 25, 60, 20
 DEVICE = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
 #: The lines that are tried, by the kind of data.
 LINES = {

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
-    from tfwatch.judge.regime import Regime
 
 #: A smaller share of the present regime is no finding: `MODERATELY_FROM` of the TensorFlow
 #: profiler.
@@ -96,7 +95,7 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
     """
     if not _is_judgeable(now) or _is_early(now):
         return ()
-    regime = now.regime
+    regime, tuning_s = now.regime, now.regime.tuning_s
     left = {part: getattr(regime.spent, part) for part in PARTS}
     found, causes = [], []
     for kind in KINDS:
@@ -106,7 +105,7 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
         if not finding.claims:
             causes.append(finding)
         # As far as no finding before has claimed them.
-        claims = _at_most(_with_tuning(regime, finding.claims), left)
+        claims = _at_most(_with_tuning(finding.claims, tuning_s, regime.spent.iterator_s), left)
         claimed_s = sum(claims.values())
         lost_s = max(claimed_s - finding.once_s, 0.0)
         if regime.share(lost_s) >= LEAST_SHARE:
@@ -127,14 +126,15 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
     )
 
 
-def _with_tuning(regime: Regime, claims: Mapping[str, float]) -> Mapping[str, float]:
+def _with_tuning(
+    claims: Mapping[str, float], tuning_s: float, epochs_s: float
+) -> Mapping[str, float]:
     """Return the claims with the waits for tf.data's autotuning thread: in the mean these are a
     part of the epochs before them, which a remedy makes shorter."""
     in_epochs_s = sum(max(claims.get(part, 0.0), 0.0) for part in OF_ITERATOR)
-    epochs_s = regime.spent.iterator_s
-    if not (in_epochs_s and epochs_s and regime.tuning_s):
+    if not (in_epochs_s and epochs_s and tuning_s):
         return claims
-    given_s = regime.tuning_s * min(in_epochs_s / epochs_s, 1.0)
+    given_s = tuning_s * min(in_epochs_s / epochs_s, 1.0)
     return {**claims, "first_batch_s": max(claims.get("first_batch_s", 0.0), given_s)}
 
 

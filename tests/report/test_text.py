@@ -355,16 +355,26 @@ def test_the_longest_parts_of_a_profiled_step_are_named_once(
 def test_a_long_comment_to_paste_is_not_cut_to_nothing() -> None:
     place = "# train.py:24, " + ", ".join(f"train.py:{at}" for at in range(25, 35))
     long = f"dataset = dataset.map(a_function, num_parallel_calls=4)  # {'why ' * 20}"
-    found = Finding("cheap-maps", "STARVING", "", code=f"{place}\n{long}")
 
-    head, comment, line = summary._code([found], 80)
+    head, comment, line = summary._code(f"{place}\n{long}", 80)
 
     assert (head, comment) == ("lines to change:", f"{CODE}{place}")
     assert line == f"{CODE}dataset = dataset.map(a_function, num_parallel_calls=4)"
 
 
-def test_the_lines_to_change_name_the_loss_that_they_are_for() -> None:
-    first, second = Finding("stall", "", "", lost_s=2.0), Finding("a", "", "", code="x", lost_s=1.0)
-
-    assert summary._code([second, first], 80)[0] == "lines to change:"
-    assert summary._code([first, second], 80)[0] == "lines to change, for loss 2:"
+def test_the_lines_of_another_loss_than_the_first_stand_below_it_or_are_left_out_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [
+        Finding("stall", "", "3 stalls", lost_s=2.0),
+        Finding("a", "", "a callback", code="x", lost_s=1.0),
+    ]
+    monkeypatch.setattr(summary.JudgedRun, "losses", found)
+    run = open_written(tmp_path / "run", plain(30), FINISHED)
+    lines = text_of(run, str(tmp_path))
+    assert lines[lines.index("2. 1.0 s lost: a callback") + 1 :][:2] == [
+        "lines to change:",
+        "    x",
+    ]
+    monkeypatch.setattr(summary, "_MOST_ROWS", 4)
+    assert not {"lines to change:", "2. 1.0 s lost: a callback"} & {*text_of(run, str(tmp_path))}

@@ -96,6 +96,10 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
     judged = JudgedRun(run)
     errors = [textwrap.shorten(one, 2 * columns, placeholder=" ...") for one in failure(run)]
     verdict, *others = _losses(judged) or [[]]
+    at = next((n for n, one in enumerate(judged.losses[:_MOST_LOSSES]) if one.code), 0)
+    code = _code(judged.losses[at].code, columns) if judged.losses else []
+    if at:  # below their loss, or left out with it
+        others[at - 1] += code
     blocks = [
         (0, [*filter(None, [before]), outcome_text(judged), *errors]),
         (0, list(filter(None, [divergences_text(run)]))),
@@ -106,7 +110,7 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
         (6, _step(judged)),
         (0, verdict),
         *zip((3, 5), others, strict=False),
-        (1, _code(judged.losses, columns)),
+        (1, [] if at else code),
         *((5, [line]) for line in _warnings(judged)),
         _changes(judged),
         # Why the last A/B test did not begin.
@@ -287,18 +291,13 @@ def loss_text(finding: Finding, since: str = "") -> str:
     return f"{lost}{finding.sentence}{'' if is_named else f' ({finding.where})'}"
 
 
-def _code(findings: Sequence[Finding], columns: int) -> list[str]:
-    """Return the lines to change, of the first finding that has some; one that is too wide has no
-    comment."""
-    at, code = next(
-        ((n, one.code) for n, one in enumerate(findings[:_MOST_LOSSES]) if one.code), (0, "")
-    )
+def _code(code: str, columns: int) -> list[str]:
+    """Return the lines to change; one that is too wide has no comment."""
     room = columns - len(CODE)
     lines = [printable(line) for line in code.split("\n") if line.strip()]
     short = [line if len(line) <= room else line.partition("  # ")[0] for line in lines]
     fitting = [f"{CODE}{line}" for line in short]
-    head = f"lines to change{f', for loss {at + 1}' if at else ''}:"
-    return [head, *fitting[:_MOST_CODE]] if lines else []
+    return ["lines to change:", *fitting[:_MOST_CODE]] if lines else []
 
 
 def _warnings(judged: JudgedRun) -> list[str]:

@@ -25,6 +25,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.rows import Flag, Phase, Rows
 from tfwatch.judge.findings.finding import Finding
+from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.report import text as summary
 from tfwatch.report.run_facts import as_json
@@ -369,7 +370,7 @@ def test_the_lines_of_another_loss_than_the_first_stand_below_it_or_are_left_out
         Finding("stall", "", "3 stalls", lost_s=2.0),
         Finding("a", "", "a callback", code="x", lost_s=1.0),
     ]
-    monkeypatch.setattr(summary.JudgedRun, "losses", found)
+    monkeypatch.setattr(JudgedRun, "losses", found)
     run = open_written(tmp_path / "run", plain(30), FINISHED)
     lines = text_of(run, str(tmp_path))
     assert lines[lines.index("2. 1.0 s lost: a callback") + 1 :][:2] == [

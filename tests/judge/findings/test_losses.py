@@ -614,6 +614,17 @@ def test_where_few_steps_wait_for_many_the_mean_is_that_of_the_share() -> None:
     assert first.sentence.startswith("a step waits 10.0 of 20.0 ms for data in the mean")
 
 
+def test_a_slow_element_that_stalls_is_no_second_share_of_the_same_time() -> None:
+    """`STARVING 74 %` stood beside 2.2 s of 44 s, below the stalls that were the rest."""
+    stalls, slow = [Stall(9, 1, 1, 8000.0, "")], Stage("map(load)", "ParallelMapV2", 5.0, 2.0)
+    found = find_losses(
+        losing(data_wait_s=10.0, stalls=stalls, split=UNEVEN, stages=StageTable(0, (slow,)))
+    )
+    kept = next(one for one in found if one.kind == "kept-order")
+    assert kept.word == "STARVING 10 %"
+    assert kept.lost_s == pytest.approx(2.0)
+
+
 def test_beside_stalls_the_other_data_wait_has_a_share_and_a_mean_of_its_own() -> None:
     stalls = [Stall(9, 1, 1, 1800.0, "swap")] * 3
     stall, waits, *_ = find_losses(losing(data_wait_s=8.4, stalls=stalls, split=split(3, 10, 0)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import WORKERS
 from tfwatch.judge.findings.finding import Finding
+from tfwatch.judge.findings.stalls import waited_s
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -25,13 +26,13 @@ LEAST_BATCH = 8
 
 def find(now: Situation) -> Finding | None:
     """Find the data wait for the calls of cheap maps before the batch."""
-    table, spent = now.stages, now.regime.spent
+    table = now.stages
     size = batch_size(table, now.manifest.batch_size)
     if table is None or size is None or not (maps := cheap_maps(table, size)):
         return None
     supply_ms = sum(stage.batch_ms for stage in table.stages if stage.batch_ms > 0)
     share = min(1.0, sum(stage.batch_ms for stage in maps) / supply_ms) if supply_ms > 0 else 0.0
-    lost_s = spent.data_wait_s * share
+    lost_s = waited_s(now) * share
     names = " and ".join(dict.fromkeys(stage.name.partition(",")[0] for stage in maps))
     each_us = 1e3 * sum(stage.busy_ms for stage in maps) / size
     takes = "take" if " and " in names else "takes"

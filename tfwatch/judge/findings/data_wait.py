@@ -20,7 +20,7 @@ from tfwatch.judge.findings.data_advice import (
 )
 from tfwatch.judge.findings.finding import KEEPS_ITERATOR, Finding, Tone
 from tfwatch.judge.findings.situation import SourceKind
-from tfwatch.judge.findings.stalls import stalled_s
+from tfwatch.judge.findings.stalls import waited_s
 from tfwatch.judge.findings.switch_lines import advise_gain
 from tfwatch.judge.forecasts.evidence import cores_of
 from tfwatch.judge.forecasts.forecast import best
@@ -48,36 +48,36 @@ _LEAST_SHARED = 0.1
 def find(now: Situation) -> Finding | None:
     """Find the data wait of the steps."""
     slow = now.limiting_stage
-    waited_s = now.regime.spent.data_wait_s - stalled_s(now)
-    if waited_s <= 0:
+    lost_s = waited_s(now)
+    if lost_s <= 0:
         return None
     gain = _gain(now)
     remedy = _advise(now, gain)
-    brief = _brief(now, waited_s)
+    brief = _brief(now, lost_s)
     keeps = KEEPS_ITERATOR in remedy.arguments
     begins = {"first_batch_s": now.regime.tuning_s} if keeps and now.regime.tuning_s else {}
     return Finding(
         "input-bound",
-        now.label("STARVING", waited_s),
+        now.label("STARVING", lost_s),
         f"{brief}{_cause(now)}",
         remedy.sentence,
         remedy.edit,
-        Tone.BAD if now.regime.share(waited_s) >= HIGHLY_FROM else Tone.WARN,
+        Tone.BAD if now.regime.share(lost_s) >= HIGHLY_FROM else Tone.WARN,
         brief,
         arguments=remedy.arguments,
         where=_code_of(now) or (slow.name if slow else ""),
         forecast=gain,
-        claims={"data_wait_s": waited_s * _recovered(now, gain), **begins},
+        claims={"data_wait_s": lost_s * _recovered(now, gain), **begins},
     )
 
 
-def _brief(now: Situation, waited_s: float) -> str:
+def _brief(now: Situation, lost_s: float) -> str:
     """Return the mean step of the regime, whose share the word has: the steady steps of the last
     seconds waited 1.3 of 39.6 ms beside 53 %, where few steps wait for many."""
     spent, part = now.regime.spent, now.split
     steps = max(spent.steps, 1)
-    stepped_s = spent.worked_s - spent.data_wait_s + waited_s
-    wait_ms, step_ms = (1e3 * seconds / steps for seconds in (waited_s, stepped_s))
+    stepped_s = spent.worked_s - spent.data_wait_s + lost_s
+    wait_ms, step_ms = (1e3 * seconds / steps for seconds in (lost_s, stepped_s))
     waits = f"waits {' of '.join(units.in_one_unit(wait_ms, step_ms))} for data"
     is_even = part is not None and part.wait.mean >= _EVEN * wait_ms
     return f"each step {waits}" if is_even else f"a step {waits} in the mean"

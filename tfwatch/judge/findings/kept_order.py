@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import Finding
+from tfwatch.judge.findings.stalls import waited_s
 from tfwatch.judge.forecasts.evidence import cores_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def find(now: Situation) -> Finding | None:
     supply_ms = max(slow.busy_ms / workers, part.work_mean_ms)
     if not supply_ms <= _FAST_ENOUGH * part.step.mean:
         return None
-    lost_s = now.regime.spent.data_wait_s * (part.step.mean - supply_ms) / part.wait.mean
+    lost_s = waited_s(now) * (part.step.mean - supply_ms) / part.wait.mean
     mean, typical = units.in_one_unit(part.step.mean, part.step.median)
     brief = f"some elements of {slow.name} take long, and others wait for them"
     return Finding(

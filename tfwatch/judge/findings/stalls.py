@@ -28,7 +28,7 @@ _OF_PLACE = "see what that line waits for then: a slow file, the network or a lo
 def find(now: Situation) -> Finding | None:
     """Find the stalls of the present regime."""
     stalls = _of_regime(now)
-    lost_s = stalled_s(now)
+    lost_s = _stalled_s(now)
     if not lost_s:
         return None
     each = units.seconds(lost_s / len(stalls))
@@ -47,10 +47,15 @@ def find(now: Situation) -> Finding | None:
     )
 
 
-def stalled_s(now: Situation) -> float:
+def _stalled_s(now: Situation) -> float:
     """Return the seconds of the regime's stalls; 0 where most of its data wait is no stall."""
     lost_s = sum(one.lost_ms for one in _of_regime(now)) / 1e3
     return lost_s if lost_s >= _MOST * now.regime.spent.data_wait_s else 0.0
+
+
+def waited_s(now: Situation) -> float:
+    """Return the data wait of the regime without its stalls, where they are a loss of their own."""
+    return now.regime.spent.data_wait_s - _stalled_s(now)
 
 
 def _of_regime(now: Situation) -> list[Stall]:

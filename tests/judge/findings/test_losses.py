@@ -25,6 +25,7 @@ from tests.judge.losses import (
 from tests.judge.profiles import PROFILE, profile_of
 from tests.judge.situations import RUNNING, changed, split
 from tfwatch.core.events import LOOP, OperationTime
+from tfwatch.core.rows import Flag
 from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.findings.finding import RemedyForecast, Tone
 from tfwatch.judge.findings.ranking import find_losses
@@ -623,6 +624,12 @@ def test_a_slow_element_that_stalls_is_no_second_share_of_the_same_time() -> Non
     kept = next(one for one in found if one.kind == "kept-order")
     assert kept.word == "STARVING 10 %"
     assert kept.lost_s == pytest.approx(2.0)
+
+
+def test_the_first_batch_of_an_epoch_is_no_stall_too() -> None:
+    """`1 stall of 0.9 s: shuffle fill` claimed the 0.1 s that the steps waited."""
+    fill = Stall(1, 1, 1, 900.0, "shuffle fill", flags=int(Flag.EPOCH_START))
+    assert "stall" not in kinds(losing(data_wait_s=0.6, first_batch_s=9.0, stalls=[fill]))
 
 
 def test_beside_stalls_the_other_data_wait_has_a_share_and_a_mean_of_its_own() -> None:

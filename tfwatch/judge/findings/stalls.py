@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
+from tfwatch.core.rows import Flag
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.situation import LEADS_FROM
 
@@ -59,7 +60,12 @@ def waited_s(now: Situation) -> float:
 
 
 def _of_regime(now: Situation) -> list[Stall]:
-    return [one for one in now.stalls if one.start_ns >= now.regime.begin_ns]
+    """Return the stalls of the present regime. The first batch of an epoch is a loss of its own."""
+    return [
+        one
+        for one in now.stalls
+        if one.start_ns >= now.regime.begin_ns and not one.flags & Flag.EPOCH_START
+    ]
 
 
 def _between(now: Situation, lost_s: float) -> str:

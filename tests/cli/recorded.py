@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from tests.judge.samples import make_samples
 from tests.judge.step_rows import make_steps
 from tests.runs.folders import HOST, ORIGIN_WALL_NS, FakeClock, write_run
 from tfwatch.core.events import EpochEnded, EpochStarted, Event, RunEnded
-from tfwatch.core.rows import SAMPLE, Rows
+from tfwatch.core.rows import Rows
 
 STEPS = 300
 FINISHED = RunEnded(9_000_000_000, "finished", STEPS)
@@ -50,9 +51,5 @@ def record(folder: Path, rows: Rows, *events: Event, start_s: float = 0.0, **cha
 
 def add_memory(folder: Path, peak_bytes: float) -> None:
     """Add samples of the process to a run that is over."""
-    samples = np.zeros(10, dtype=SAMPLE)
-    for name in (samples.dtype.names or ())[1:]:
-        samples[name] = np.nan
-    samples["at_ns"] = np.linspace(0.1e9, 5e9, 10).astype(np.uint64)
-    samples["process_bytes"] = peak_bytes
+    samples = make_samples(np.linspace(0.1, 5, 10), process_bytes=peak_bytes)
     (folder / "samples.bin").write_bytes(samples.tobytes())

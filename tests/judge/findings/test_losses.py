@@ -627,9 +627,9 @@ def test_a_slow_element_that_stalls_is_no_second_share_of_the_same_time() -> Non
 
 
 def test_the_first_batch_of_an_epoch_is_no_stall_too() -> None:
-    """`1 stall of 0.9 s: shuffle fill` claimed the 0.1 s that the steps waited."""
-    fill = Stall(1, 1, 1, 900.0, "shuffle fill", flags=int(Flag.EPOCH_START))
-    assert "stall" not in kinds(losing(data_wait_s=0.6, first_batch_s=9.0, stalls=[fill]))
+    """`1 stall of 1.9 s: shuffle fill` claimed the 0.2 s that the steps waited."""
+    fill = Stall(1, 1, 1, 2900.0, "shuffle fill", flags=int(Flag.EPOCH_START))
+    assert "stall" not in kinds(losing(data_wait_s=2.0, first_batch_s=2.9, stalls=[fill]))
 
 
 def test_beside_stalls_the_other_data_wait_has_a_share_and_a_mean_of_its_own() -> None:

@@ -97,12 +97,10 @@ def test_at_the_end_of_the_data_the_remaining_stages_are_cut_off() -> None:
     whole = chain(Proto("BatchV2", ratio=4.0), Proto("Map"), Proto("Range", ratio=0.0))
     left = chain(Proto("Prefetch"), Proto("BatchV2", ratio=4.0))
     cached = chain(Proto("Prefetch"), Proto("MemoryCache"))
+    shuffled = chain(Proto("BatchV2", ratio=4.0), Proto("Map"), Proto("Shuffle"))
+    read = (whole, left, cached, shuffled)
 
-    assert [any(node.cut_off for node in nodes) for nodes in (whole, left, cached)] == [
-        False,
-        True,
-        False,
-    ]
+    assert [any(node.cut_off for node in nodes) for nodes in read] == [False, True, False, False]
 
 
 def interleave(elements: int, own: int, *inner: tuple[int, int, int]) -> Node:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _NESTING = {"FlatMap", "Interleave"}
 #: Nodes that hold elements; a parallel node also holds the elements that it makes ahead.
 _HOLDING = {"Shuffle", "Prefetch", "Cache"}
+#: They go on when their input is gone: a buffer of the whole data, as of `shuffle(len(files))`, has
+#: taken all of it before the first step of an epoch.
+_KEEPS_ON = {"Shuffle", "Cache"}
 #: Nodes that TensorFlow adds, whose work belongs to the node above.
 _PARTS = {"MemoryCacheImpl"}
 #: The node that restarts a pipeline over tfwatch's gate; no other stage over the gate can be of
@@ -173,7 +176,7 @@ def _node(
         inner=inner,
         waiting=_waiting(node, own),
         takes=max(1.0, float(node.ratio)),
-        cut_off=node.ratio > 0 and not own and "Cache" not in kinds,
+        cut_off=node.ratio > 0 and not own and not kinds & _KEEPS_ON,
         reads_files=bool((kinds | inner_kinds) & set(READERS)),
     )
 

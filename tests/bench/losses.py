@@ -48,11 +48,12 @@ _LONGEST_S = 120
 
 class Cause(NamedTuple):
     """The script of a cause, and the findings that are right. profiled: a profile of the step finds
-    it."""
+    it. advice: stands in the right one."""
 
     script: str
     kinds: tuple[str, ...]
     profiled: bool = False
+    advice: str = ""
 
 
 CAUSES = {
@@ -76,7 +77,7 @@ CAUSES = {
     "recurrent_loop": Cause("layers", ("small-operations",), profiled=True),
     "retraced_lengths": Cause("retraced_lengths", ("retracing",)),
     "retraced_numbers": Cause("loops", ("retracing",)),
-    "serial_map": Cause("serial_map", ("input-bound",)),
+    "serial_map": Cause("serial_map", ("input-bound",), advice="num_parallel_calls"),
     "shuffle_fill": Cause("shuffle_fill", ("shuffle-fill",)),
     "slow_callback": Cause("epochs", ("callback",)),
     "stalls": Cause("reads", ("stall",)),
@@ -88,7 +89,7 @@ CAUSES = {
 
 def report_of(cause: str, words: list[str], runs_dir: Path, cores: str) -> dict[str, Any]:
     """Run a script under tfwatch and return the report of its run."""
-    script, _, profiled = CAUSES[cause]
+    script, profiled = CAUSES[cause].script, CAUSES[cause].profiled
     path = Path(__file__).parent / "losses" / f"{script}.py"
     more = ["--explain"] if profiled else []
     given = ["--runs-dir", str(runs_dir)]
@@ -119,10 +120,11 @@ def judge(cause: str, findings: list[dict[str, Any]]) -> dict[str, Any]:
     seconds that the right ones claim."""
     right, least = CAUSES[cause].kinds, _LEAST if cause == _HEALTHY else 0.0
     losses = [one for one in findings if (one["share"] or 0.0) > least]
-    first = losses[0] if losses else {"kind": "none", "sentence": ""}
+    first = losses[0] if losses else {"kind": "none", "sentence": "", "advice": ""}
     claims_s = [one["lost_s"] for one in losses if cause == _HEALTHY or one["kind"] in right]
     named = {"named": first["kind"], "sentence": first["sentence"]}
-    return {"is_right": first["kind"] in right, "claimed_s": sum(claims_s), **named}
+    is_right = first["kind"] in right and CAUSES[cause].advice in (first["advice"] or "")
+    return {"is_right": is_right, "claimed_s": sum(claims_s), **named}
 
 
 def ratio_of(row: dict[str, Any]) -> float | None:

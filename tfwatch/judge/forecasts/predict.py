@@ -318,10 +318,12 @@ def _as_it_runs(evidence: Evidence) -> dict[str, str]:
     for knob, is_on in works.items():
         if knobs.get(knob) == "default":
             knobs[knob] = "auto" if is_on or not stages else "off"
-    if evidence.run.random_maps and evidence.knobs.get(WORKERS) == "default":
-        # TensorFlow joins such a map with its batch, and makes one call at a time, ahead.
-        works_ahead = not stages or any(one.is_map_and_batch for one in stages)
-        knobs[WORKERS] = "1" if works_ahead else "off"
+    # TensorFlow joins a map that it may not make parallel with its batch: one call at a time, and
+    # ahead.
+    joined = [one for one in stages if one.is_map_and_batch]
+    is_joined = bool(joined) and all(one.workers == 1 for one in stages)
+    if evidence.knobs.get(WORKERS) == "default" and (evidence.run.random_maps or is_joined):
+        knobs[WORKERS] = "1" if joined or not stages else "off"
     return knobs
 
 

@@ -27,7 +27,7 @@ from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.profile import origins, step_profiler
 from tfwatch.watch.profile.operations import Recording, read_profile
-from tfwatch.watch.profile.origins import Extent, Origins, extent_of
+from tfwatch.watch.profile.origins import Origins, draws_random, records_much
 from tfwatch.watch.profile.step_profiler import StepProfiler
 
 if TYPE_CHECKING:
@@ -279,21 +279,20 @@ def test_nobody_asks_for_a_second_profile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("extent", "step_ms", "steps"),
+    ("is_much", "step_ms", "steps"),
     [
-        pytest.param(Extent.FEW, 1, 10, id="short steps"),
-        pytest.param(Extent.FEW, 25, 3, id="long steps"),
-        pytest.param(Extent.MANY, 1, 3, id="a hundred layers"),
-        pytest.param(Extent.LOOP, 4, 3, id="a loop"),
-        pytest.param(Extent.LOOP, 20, 1, id="a long loop"),
+        pytest.param(False, 1, 10, id="short steps"),
+        pytest.param(False, 25, 3, id="long steps"),
+        pytest.param(True, 4, 3, id="a loop, short steps"),
+        pytest.param(True, 20, 1, id="a loop, long steps"),
     ],
 )
 def test_a_profile_is_as_long_as_its_shares_need(
-    extent: Extent, step_ms: int, steps: int, monkeypatch: pytest.MonkeyPatch
+    is_much: bool, step_ms: int, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, now_ms = RunWriter(None, make_manifest()), 0
     monkeypatch.setattr(writer, "now_ns", lambda: now_ms * 1_000_000)
-    monkeypatch.setattr(step_profiler, "extent_of", lambda _: extent)
+    monkeypatch.setattr(step_profiler, "records_much", lambda _: is_much)
     profiler = StepProfiler(writer)
     profiler.ask("key")
     for step in range(1, 12):
@@ -321,15 +320,18 @@ def test_reading_leaves_the_training_its_lock_and_collects_no_garbage() -> None:
     assert (gc.isenabled(), sys.getswitchinterval()) == (True, usual_s)
 
 
-def test_the_extent_of_a_step_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_says_what_it_records_and_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     def graph_of(function: Callable[[Any], Any]) -> Any:
         called = tf.function(function)
         return tf.function(called).get_concrete_function(tf.ones(3)).graph
 
     plain = graph_of(lambda x: x + 1.0)
-    assert extent_of(plain) is Extent.FEW
+    assert not records_much(plain)
     loop = graph_of(lambda x: tf.while_loop(lambda y: tf.norm(y) < 9.0, lambda y: [y + 1.0], [x]))
-    assert extent_of(loop) is Extent.LOOP
+    assert records_much(loop)
     monkeypatch.setattr(origins, "_MANY", 3)
-    assert extent_of(plain) is Extent.MANY
-    assert extent_of(None) is Extent.FEW
+    assert records_much(plain)
+    assert not records_much(None)
+    assert not draws_random(plain)
+    assert not draws_random(graph_of(lambda x: x * tf.random.stateless_uniform([3], [1, 2])))
+    assert draws_random(graph_of(lambda x: x * tf.random.uniform([3])))

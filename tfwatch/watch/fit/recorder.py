@@ -210,7 +210,7 @@ class Recorder:
                 is_spread=is_spread,
             )
             placement = step.placement
-            self._fetch.switches.no_copy = lambda: NotTimed.PINNED if placement.in_call else None
+            self._fetch.switches.no_copy = lambda: placement.why_in_call
             common = (self._fetch, self.step_log, self.writer)
             self.step_log.profiler.use(self._model, step)
             if steps > 1:

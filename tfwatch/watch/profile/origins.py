@@ -9,13 +9,13 @@ import re
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
 from tfwatch.sensors.running_code import users_place
+from tfwatch.tfdata.stage_names import RANDOM
 from tfwatch.watch.profile.updates import Updates
 
 if TYPE_CHECKING:
@@ -313,22 +313,25 @@ def _called(operation: Any) -> list[str]:
     return [operation.get_attr(one).name for one in called] if is_call else []
 
 
-class Extent(Enum):
-    """The size of a profile of a step: MANY operations record thousands of events, and so does a
-    LOOP."""
-
-    FEW, MANY, LOOP = range(3)
-
-
-def extent_of(graph: Any) -> Extent:
-    """Return the extent of the graph of a step and of the functions in it; None has FEW."""
+def records_much(graph: Any) -> bool:
+    """Return whether a profile of the graph of a step, and of the functions in it, records
+    thousands of events for each step: it has a loop, or so many operations."""
     count = 0
     with fails_open(lambda _: None):
         for operations in _graphs_of(graph):
             count += len(operations)
-            if any(one.type in _WHILE for one in operations):
-                return Extent.LOOP
-    return Extent.MANY if count > _MANY else Extent.FEW
+            if count > _MANY or any(one.type in _WHILE for one in operations):
+                return True
+    return False
+
+
+def draws_random(graph: Any) -> bool:
+    """Return whether the graph of a step, or a function in it, has an operation that draws random
+    numbers of its own state; True where that is not known."""
+    with fails_open(lambda _: None):
+        kinds = {one.type for operations in _graphs_of(graph) for one in operations}
+        return any(RANDOM.search(one) and "Stateless" not in one for one in kinds)
+    return True
 
 
 def _users_line(frames: Sequence[tuple[str, int, str]]) -> str:

@@ -17,7 +17,7 @@ from tfwatch.core.rows import Flag
 from tfwatch.core.temporary_files import TemporaryFolder
 from tfwatch.tfdata.disposal import start_awaited
 from tfwatch.watch.profile.operations import END, Recording, read_profile
-from tfwatch.watch.profile.origins import Extent, extent_of
+from tfwatch.watch.profile.origins import records_much
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
 
 #: A profile ends after so many nanoseconds, but not before the first number of steps and not after
-#: the second. Of steps of a millisecond on a busy machine three gave shares 18 points off those of
-#: fifty. A hundred layers record thousands of events a step, and a loop more: each step of a
-#: recurrent layer took an H200 53 ms in place of 36, and three took 0.3 s to stop and 0.4 to read.
-_LONG_NS, _LONG_LOOP_NS = 60_000_000, 15_000_000
-_STEPS = {Extent.FEW: (3, 10), Extent.MANY: (3, 3), Extent.LOOP: (1, 3)}
+#: the second; and of steps that record much. Of steps of a millisecond on a busy machine three gave
+#: shares 18 points off those of fifty. Recording a kernel costs: a recurrent layer's step took an
+#: H200 53 ms in place of 36, ResNet50's 150 in place of 90.
+_LENGTH, _LENGTH_OF_MANY = (30_000_000, 3, 10), (15_000_000, 1, 3)
 #: The first steps of a run trace, fill buffers and warm up.
 _WARM_UP = 20
 #: Of TensorFlow's profiler: operations that take a while, no Python, the device's kernels.
@@ -52,7 +51,8 @@ class StepProfiler:
         self._by = "command"
         self._is_repeated = False
         self._not_before = _WARM_UP if at_begin else 0
-        self._taken, self._extent = 0, Extent.FEW
+        self._taken = 0
+        self._length: tuple[int, int, int] | None = None
         self._begin_ns = self._cost_ns = 0
         self._folder: TemporaryFolder | None = None
         self._stopping: threading.Thread | None = None
@@ -69,6 +69,7 @@ class StepProfiler:
         if by == AUTOMATIC and self._was_asked:
             return
         self._by, self._was_asked = by, True
+        self._length = self._choose_length()  # takes 50 ms with ResNet50: not between two steps
         self._not_before = 0
         self._is_repeated = False
         self._is_asked = True
@@ -79,6 +80,9 @@ class StepProfiler:
         with fails_open(lambda _: None):
             self._model = weakref.ref(model)
             self._step = weakref.ref(step) if step is not None else lambda: None
+
+    def _choose_length(self) -> tuple[int, int, int]:
+        return _LENGTH_OF_MANY if records_much(self._graph) else _LENGTH
 
     @property
     def _graph(self) -> Any:
@@ -108,8 +112,7 @@ class StepProfiler:
             self._begin()
             return _PROFILED
         self._taken += in_call
-        least, most = _STEPS[self._extent]
-        long_ns = _LONG_LOOP_NS if self._extent is Extent.LOOP else _LONG_NS
+        long_ns, least, most = self._length or _LENGTH
         is_long = self._writer.now_ns() - self._begin_ns >= long_ns
         if self._taken >= most or (is_long and self._taken >= least):
             self._end(steps)
@@ -139,7 +142,7 @@ class StepProfiler:
             device_tracer_level=_DEVICE_LEVEL,
         )
         self._folder, self._taken = folder, 0
-        self._extent = extent_of(self._graph)
+        self._length = self._length or self._choose_length()
         guard = _GivesWay(lambda: self._abandon("another profiler began", self._writer.status[2]))
         api.start(str(folder.path), options)
         self._guard = guard

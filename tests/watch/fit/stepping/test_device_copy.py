@@ -52,7 +52,7 @@ def test_only_large_parts_that_the_gpu_takes_are_copied() -> None:
 
 def test_small_batches_are_not_copied_and_the_run_says_so() -> None:
     writer = make_writer(None)
-    copy = TimedCopy(writer, DeviceCopy(HOST), Placement())
+    copy = TimedCopy(writer, DeviceCopy(HOST), Placement(lambda: True))
 
     assert np.isnan([copy(batch_of(float32=8)) for _ in range(2)]).all()
     assert writer.manifest().copy_not_timed == NotTimed.SMALL.value
@@ -60,7 +60,7 @@ def test_small_batches_are_not_copied_and_the_run_says_so() -> None:
 
 def test_a_copy_that_fails_ends_its_timing_and_nothing_else() -> None:
     writer = make_writer(None)
-    copy = TimedCopy(writer, DeviceCopy("/no such device"), Placement())
+    copy = TimedCopy(writer, DeviceCopy("/no such device"), Placement(lambda: True))
 
     assert np.isnan([copy(batch_of(float32=LEAST_BYTES)) for _ in range(2)]).all()
     assert "no such device" in writer.manifest().copy_not_timed
@@ -146,7 +146,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, *, is_ahead: bool, copy_ms: float = 8
     """Return a copy of which each takes no time, by steps of 10 ms, after 40 of them."""
     monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: is_ahead)
     monkeypatch.setattr(DeviceCopy, "time_like", lambda *_: copy_ms * 1e6)
-    copy = TimedCopy(make_writer(None), DeviceCopy(HOST), Placement())
+    copy = TimedCopy(make_writer(None), DeviceCopy(HOST), Placement(lambda: True))
     for n in range(40):
         copy(batch_of(float32=LEAST_BYTES))
         copy.wait_ns(n * 10_000_000, n * 10_000_000, lambda: None)
@@ -184,22 +184,23 @@ def test_without_a_stamp_a_wait_is_for_a_copy_that_fills_the_step(
 
 
 @pytest.mark.parametrize(
-    ("gb_in_s", "was", "in_call"),
+    ("gb_in_s", "was", "draws", "why"),
     [
-        pytest.param((6.0, 6.0), None, False, id="ordinary memory: the call would wait too"),
-        pytest.param((4.0, 30.0), None, True, id="pinned memory, the first copy slow"),
-        pytest.param((30.0, 30.0), False, False, id="pinned memory, of a step that had other"),
-        pytest.param((6.0, 6.0), True, True, id="ordinary memory, of a step that had pinned"),
+        pytest.param((6.0, 6.0), None, False, None, id="ordinary memory: the call would wait too"),
+        pytest.param((4.0, 30.0), None, False, NotTimed.PINNED, id="pinned, the first copy slow"),
+        pytest.param((30.0, 30.0), False, False, None, id="pinned, of a step that had other"),
+        pytest.param((6.0, 6.0), True, False, None, id="ordinary, of a step that had pinned"),
+        pytest.param((6.0, 6.0), True, True, NotTimed.DRAWS, id="the same, and it draws numbers"),
     ],
 )
 def test_batches_in_pinned_memory_are_left_to_the_call(
     gb_in_s: tuple[float, float],
     was: bool | None,
-    in_call: bool,
+    draws: bool,
+    why: NotTimed | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first batch of a step decides: its instances for host and GPU draw numbers apart."""
-
+    """The step's instances for host and GPU draw numbers apart."""
     monkeypatch.setattr(device_copy, "_PINNED", 12.0)
     took_ns = (4 * LEAST_BYTES / rate for rate in (*gb_in_s, *[gb_in_s[1]] * 9))
     made: list[Any] = []
@@ -209,22 +210,22 @@ def test_batches_in_pinned_memory_are_left_to_the_call(
         return next(took_ns)
 
     monkeypatch.setattr(DeviceCopy, "__call__", copy_apart)
-    writer, placement = make_writer(None), Placement(was)
+    writer, placement = make_writer(None), Placement(lambda: not draws, was)
     copy = TimedCopy(writer, DeviceCopy(HOST), placement)
     batches = [batch_of(float32=LEAST_BYTES) for _ in range(5)]
     times = [copy(batch) for batch in batches]
 
-    assert placement.in_call is in_call
-    assert [any(one is batch for one in made) for batch in batches] == [not in_call] * 5
-    assert np.isnan(times).all() == in_call
-    assert writer.manifest().copy_not_timed == (NotTimed.PINNED.value if in_call else "")
+    assert placement.why_in_call is why
+    assert [any(one is batch for one in made) for batch in batches] == [why is None] * 5
+    assert np.isnan(times).all() == (why is not None)
+    assert writer.manifest().copy_not_timed == (why.value if why else "")
 
 
 def test_copies_ahead_do_not_count_as_copies_by_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     is_there = iter([False] * 5 + [True] * 10 + [False] * 10)
     monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: next(is_there))
     writer = make_writer(None)
-    copy, ahead = TimedCopy(writer, DeviceCopy(HOST), Placement()), []
+    copy, ahead = TimedCopy(writer, DeviceCopy(HOST), Placement(lambda: True)), []
     for _ in range(24):
         copy(batch_of(float32=LEAST_BYTES))
         ahead.append(writer.manifest().copied_ahead)

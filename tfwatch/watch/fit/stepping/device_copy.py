@@ -6,9 +6,9 @@ when it is done, so nothing is lost by making it apart. One from pinned memory g
 launching where the call makes it: of 7.7 ms on an H200 that saves 0.7. So these are left to the
 call, and are no part of the step of their own.
 
-The first batch of a step decides for all: TensorFlow keeps one instance of the step for batches in
+The first batch of a fit decides for all. TensorFlow keeps one instance of the step for batches in
 host memory and one for those on the GPU, and stateful random operations of each draw numbers of
-their own.
+their own: a step that has some keeps the place of its first fit.
 """
 
 from __future__ import annotations
@@ -63,10 +63,19 @@ _FIRST = 15
 class Placement:
     """The place of the batches of a step when it is called.
 
-    in_call: in pinned host memory, and the call copies them; None before the first batch.
+    in_call: in host memory, and the call copies them; None before the first batch. may_change:
+    returns whether another place leaves the random numbers that the step draws.
     """
 
+    may_change: Callable[[], bool]
     in_call: bool | None = None
+
+    @property
+    def why_in_call(self) -> NotTimed | None:
+        """The reason why no copy is made before the call; None where one is."""
+        if not self.in_call:
+            return None
+        return NotTimed.PINNED if self.may_change() else NotTimed.DRAWS
 
 
 class DeviceCopy:
@@ -197,18 +206,21 @@ class TimedCopy:
         self._writer.describe(copied_bytes=copy.copied_bytes, copy_not_timed="")
         if copy.is_there(batch):
             self._describe(copy.time_like(batch))
-        elif self._placement.in_call is None:
-            self._probe(copy, batch)
-        if self._placement.in_call:
+        else:
+            self._place(copy, batch)
+        if why := self._placement.why_in_call:
             self._copy = None
-            self._writer.describe(copied_ahead=False, copy_not_timed=NotTimed.PINNED.value)
-        self._placement.in_call = bool(self._placement.in_call)
+            self._writer.describe(copied_ahead=False, copy_not_timed=why.value)
 
-    def _probe(self, copy: DeviceCopy, batch: Sequence[Any]) -> None:
-        """Find out where a first batch is, and leave it there."""
+    def _place(self, copy: DeviceCopy, batch: Sequence[Any]) -> None:
+        """Decide by a first batch, which stays where it is."""
+        was = self._placement.in_call
+        if was is False or (was and not self._placement.may_change()):
+            return
         took_ns = min(copy(list(batch)) for _ in range(_PROBES))
-        if 0 < took_ns * _PINNED <= sum(copy.copied_bytes.values()):
-            self._placement.in_call = True
+        is_pinned = 0 < took_ns * _PINNED <= sum(copy.copied_bytes.values())
+        self._placement.in_call = is_pinned
+        if is_pinned:
             self._describe(took_ns)
 
     def _see(self, is_ahead: bool) -> None:

@@ -26,6 +26,7 @@ from tfwatch.watch.fit.stepping.fused_steps import (
     find_clock,
 )
 from tfwatch.watch.fit.stepping.single_step import SingleStep
+from tfwatch.watch.profile.origins import draws_random
 from tfwatch.watch.step_log import bookkeeping
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class BatchStep:
         self._shape = shape
         self._has_begun = False
         self.failure = ""
-        self.placement = Placement()
+        self.placement = Placement(lambda: self.graph is not None and not draws_random(self.graph))
         #: Of its trace; None without one.
         self.graph: Any = None
         self._call = self._plain if eager else self._trace

@@ -279,18 +279,19 @@ def test_nobody_asks_for_a_second_profile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_much", "step_ms", "steps"),
+    ("is_much", "on_gpu", "step_ms", "steps"),
     [
-        pytest.param(False, 1, 10, id="short steps"),
-        pytest.param(False, 25, 3, id="long steps"),
-        pytest.param(True, 4, 3, id="a loop, short steps"),
-        pytest.param(True, 20, 1, id="a loop, long steps"),
+        pytest.param(False, False, 1, 10, id="short steps"),
+        pytest.param(False, True, 25, 3, id="long steps"),
+        pytest.param(True, False, 20, 3, id="a loop on a CPU"),
+        pytest.param(True, True, 4, 3, id="a loop on a GPU, short steps"),
+        pytest.param(True, True, 20, 1, id="a loop on a GPU, long steps"),
     ],
 )
 def test_a_profile_is_as_long_as_its_shares_need(
-    is_much: bool, step_ms: int, steps: int, monkeypatch: pytest.MonkeyPatch
+    is_much: bool, on_gpu: bool, step_ms: int, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer, now_ms = RunWriter(None, make_manifest()), 0
+    writer, now_ms = RunWriter(None, make_manifest(accelerated=on_gpu)), 0
     monkeypatch.setattr(writer, "now_ns", lambda: now_ms * 1_000_000)
     monkeypatch.setattr(step_profiler, "records_much", lambda _: is_much)
     profiler = StepProfiler(writer)

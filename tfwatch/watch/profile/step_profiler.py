@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
 
 #: A profile ends after so many nanoseconds, but not before the first number of steps and not after
-#: the second; and of steps that record much. Of steps of a millisecond on a busy machine three gave
-#: shares 18 points off those of fifty. Recording a kernel costs: a recurrent layer's step took an
-#: H200 53 ms in place of 36, ResNet50's 150 in place of 90.
-_LENGTH, _LENGTH_OF_MANY = (30_000_000, 3, 10), (15_000_000, 1, 3)
+#: the second. Of steps of a millisecond on a busy machine three gave shares 18 points off those of
+#: fifty. A loop or a hundred layers record thousands of events a step. On a GPU recording costs:
+#: a recurrent layer's step took an H200 53 ms in place of 36, ResNet50's 150 in place of 90.
+_LENGTH = (30_000_000, 3, 10)
+_LENGTH_OF_MANY, _LENGTH_OF_KERNELS = (30_000_000, 3, 3), (15_000_000, 1, 3)
 #: The first steps of a run trace, fill buffers and warm up.
 _WARM_UP = 20
 #: Of TensorFlow's profiler: operations that take a while, no Python, the device's kernels.
@@ -82,7 +83,9 @@ class StepProfiler:
             self._step = weakref.ref(step) if step is not None else lambda: None
 
     def _choose_length(self) -> tuple[int, int, int]:
-        return _LENGTH_OF_MANY if records_much(self._graph) else _LENGTH
+        if not records_much(self._graph):
+            return _LENGTH
+        return _LENGTH_OF_KERNELS if self._writer.manifest().accelerated else _LENGTH_OF_MANY
 
     @property
     def _graph(self) -> Any:

@@ -282,7 +282,8 @@ def test_nobody_asks_for_a_second_profile() -> None:
     ("is_much", "on_gpu", "step_ms", "steps"),
     [
         pytest.param(False, False, 1, 10, id="short steps"),
-        pytest.param(False, True, 25, 3, id="long steps"),
+        pytest.param(False, False, 25, 3, id="long steps"),
+        pytest.param(False, True, 25, 2, id="long steps on a GPU"),
         pytest.param(True, False, 20, 3, id="a loop on a CPU"),
         pytest.param(True, True, 4, 3, id="a loop on a GPU, short steps"),
         pytest.param(True, True, 20, 1, id="a loop on a GPU, long steps"),

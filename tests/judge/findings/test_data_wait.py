@@ -277,8 +277,9 @@ def test_the_keys_of_a_py_dataset_give_it_workers(
 @pytest.mark.parametrize(
     ("used", "free", "advice"),
     [
-        pytest.param(0.8, 1.2, "more workers for the PyDataset: workers=8", id="threads wait"),
-        pytest.param(1.0, 5.0, "use_multiprocessing=True", id="one computes at any time"),
+        pytest.param(0.7, 7.3, "more workers for the PyDataset: workers=8", id="threads wait"),
+        pytest.param(0.8, 7.2, "workers=8, if __getitem__ waits", id="they compute half the time"),
+        pytest.param(1.0, 7.0, "use_multiprocessing=True", id="one computes at any time"),
         pytest.param(1.0, 0.0, "workers=8, if __getitem__ waits", id="others take the cores"),
         pytest.param(math.nan, math.nan, "workers=8, if __getitem__ waits", id="unknown"),
     ],

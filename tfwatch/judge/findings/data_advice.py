@@ -127,10 +127,10 @@ def _arrays(now: Situation) -> Advice:
 
 # -- a PyDataset -----------------------------------------------------------------------------------
 
-#: Threads share the GIL where they use this share of a core in a data wait: four that computed used
-#: 0.94 of it, and four that slept for a disk 0.61. So much of a core says that they found one free,
-#: or that other programs had it.
-_SHARES_GIL, _A_CORE = 0.8, 0.5
+#: Threads share the GIL where they use this share of a core in a data wait, and wait where they use
+#: at most that one: four that computed used 0.77 to 0.94 of it, four that slept for a disk and read
+#: arrays 0.61. Other programs that use so many cores leave it open: four that computed used 0.53.
+_SHARES_GIL, _LEAVES_GIL, _CROWDED = 0.7, 0.35, 0.5
 _CHEAPER_BATCHES = Advice("a cheaper __getitem__ for the PyDataset: workers measured slower")
 
 
@@ -200,14 +200,17 @@ def _may_need_processes(now: Situation) -> bool | None:
 
 def _do_threads_compute(now: Situation) -> bool | None:
     """Return whether the threads that prepare batches share the GIL: one of them computes at any
-    time of a data wait; None where that is unknown, and where other programs leave no core free."""
-    part, cores, used = now.split, cores_of(now.manifest), now.cores_used
-    others = cores - used - now.cores_free
-    if part is None or math.isnan(others) or (now.cores_free < _A_CORE and others > _A_CORE):
+    time of a data wait; None where that is unknown, as beside other programs."""
+    part, used = now.split, now.cores_used
+    others = cores_of(now.manifest) - used - now.cores_free
+    if part is None or math.isnan(others) or others > _CROWDED or not part.wait.mean:
         return None
     # Compute on the CPU takes a core at least.
     of_compute = 0.0 if now.manifest.accelerated else part.work_mean_ms
-    return used * part.step.mean - of_compute >= _SHARES_GIL * part.wait.mean
+    share = (used * part.step.mean - of_compute) / part.wait.mean
+    if share >= _SHARES_GIL:
+        return True
+    return False if share <= _LEAVES_GIL else None
 
 
 def _is_slower(now: Situation, knob: str) -> bool:

@@ -106,7 +106,7 @@ class _Times:
 
 
 @contextmanager
-def _beside_a_training() -> Iterator[None]:
+def beside_a_training() -> Iterator[None]:
     """Let other threads have Python's lock soon, and collect no garbage: that takes the whole
     process 0.2 to 0.3 s with TensorFlow's objects, and what reading makes is freed without."""
     usual_s, collects = sys.getswitchinterval(), gc.isenabled()
@@ -120,7 +120,7 @@ def _beside_a_training() -> Iterator[None]:
             gc.enable()
 
 
-@_beside_a_training()
+@beside_a_training()
 def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> StepProfiled:
     """Return the profile of a recording, as an event of this moment.
 

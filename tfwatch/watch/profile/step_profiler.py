@@ -16,7 +16,7 @@ from tfwatch.core.events import AUTOMATIC, StepProfiled
 from tfwatch.core.rows import Flag
 from tfwatch.core.temporary_files import TemporaryFolder
 from tfwatch.tfdata.disposal import start_awaited
-from tfwatch.watch.profile.operations import END, Recording, read_profile
+from tfwatch.watch.profile.operations import END, Recording, beside_a_training, read_profile
 from tfwatch.watch.profile.origins import records_much
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class StepProfiler:
         if by == AUTOMATIC and self._was_asked:
             return
         self._by, self._was_asked = by, True
-        self._length = self._choose_length()  # takes 50 ms with ResNet50: not between two steps
+        with beside_a_training():  # 50 ms with ResNet50: not between two steps
+            self._length = self._choose_length()
         self._not_before = 0
         self._is_repeated = False
         self._is_asked = True

@@ -6,8 +6,15 @@ from msgspec.structs import replace
 
 from tests.judge.step_rows import make_steps
 from tests.step_noise import NOISE, noisy_steps
-from tfwatch.core.events import Event, ExperimentEnded, PipelineSwitched, SwitchAsked
-from tfwatch.core.knobs import COMPUTE, COPY, WAIT
+from tfwatch.core.events import (
+    AutopilotBegan,
+    Event,
+    ExperimentEnded,
+    MoveJudged,
+    PipelineSwitched,
+    SwitchAsked,
+)
+from tfwatch.core.knobs import COMPUTE, COPY, WAIT, KnobChange
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.effects.comparison import (
     Comparison,
@@ -17,6 +24,7 @@ from tfwatch.judge.effects.comparison import (
     find_better_settings,
     measure_effect,
 )
+from tfwatch.judge.effects.switching_state import AutopilotRun
 from tfwatch.judge.effects.wording import outcome_text
 
 
@@ -203,6 +211,24 @@ def test_the_newest_proof_says_which_setting_is_slower() -> None:
         ("prefetch", "off"): "4",
         ("prefetch", "4"): "8",
     }
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_setting_that_the_autopilot_undid_as_not_proved_is_not_the_faster_one(
+    kept: bool,
+) -> None:
+    run = Recorded([10.0] * 100 + [5.0] * 100 + [4.0] * 100 + [5.0] * 100)
+    switches = run.compare(
+        switched(101, 100, "4"),
+        replace(switched(201, 200, "8"), old="4", by="autopilot"),
+        replace(switched(301, 300, "4"), old="8", by="autopilot"),
+    )
+    changes = (KnobChange("prefetch", "4", "8"),)
+    judged = MoveJudged(3000, 300, changes, 14.2, 13.5, 60, kept, "a gain of 2 % is not proved")
+    better = find_better_settings(
+        switches, [], [AutopilotRun(AutopilotBegan(2000, 200), None, (judged,))]
+    )
+    assert better == {("prefetch", "off"): "4", **({("prefetch", "4"): "8"} if kept else {})}
 
 
 # -- by the parts of a step ------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tfwatch.core.events import EXPERIMENT, PipelineSwitched
+from tfwatch.core.events import AUTOPILOT, EXPERIMENT, PipelineSwitched
 from tfwatch.core.knobs import COMPUTE, COPY, HOST, KNOBS, PARTS, WAIT, ChangesKnob, epochs_until
 from tfwatch.core.rows import STEP
 from tfwatch.judge.effects.interval import estimate_change, estimate_ratio
@@ -173,6 +173,11 @@ class Comparison(ChangesKnob):
         return self.answer in ("faster", "slower")
 
     @property
+    def faster(self) -> str:
+        """The value that is proved faster; empty without a proof."""
+        return {"faster": self.new, "slower": self.old}.get(self.answer, "")
+
+    @property
     def changed_parts(self) -> list[str]:
         """The parts that are proved to have changed, by 2 % of a step or more."""
         if self.effect is None or self.before is None:
@@ -241,12 +246,18 @@ def compare(
 def find_better_settings(
     switches: Iterable[Comparison],
     experiments: Iterable[ExperimentEnded],
-    autopilot: Iterable[AutopilotRun] = (),
+    autopilot: Sequence[AutopilotRun] = (),
 ) -> dict[tuple[str, str], str]:
     """Return the settings that measured slower, by knob and value, each with the faster value of
-    its newest proof: a switch, an A/B test, or what a run of the autopilot kept."""
+    its newest proof: a switch, an A/B test, or what a run of the autopilot kept; its way back from
+    a setting that it undid as not proved is none."""
+    undone = set().union(*(run.undone for run in autopilot))
     proofs: list[tuple[int, str, str, str, str]]
-    proofs = [(one.step, one.knob, one.old, one.new, one.answer) for one in switches]
+    proofs = [
+        (one.step, one.knob, one.old, one.new, one.answer)
+        for one in switches
+        if one.by != AUTOPILOT or (one.knob, one.faster) not in undone
+    ]
     proofs += [(one.step, one.knob, *one.values, one.answer) for one in experiments]
     proofs += [
         (run.ended.step, change.knob, change.old, change.new, "faster")

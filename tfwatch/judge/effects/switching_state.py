@@ -239,6 +239,12 @@ class AutopilotRun:
         )
 
     @property
+    def undone(self) -> set[tuple[str, str]]:
+        """The knobs and values of its moves that it did not keep."""
+        tried = {(one.knob, one.new) for move in self.moves for one in move.changes}
+        return tried - {(one.knob, one.new) for one in self.kept}
+
+    @property
     def unproved(self) -> tuple[KnobChange, ...]:
         """The changes that were in effect when the run ended, and are not proved."""
         if self.ended is None or self.ended.cause != "over":

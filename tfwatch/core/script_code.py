@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: The place of the knob's value in `CodeEdit.new`.
 VALUE = "{}"
+#: Between the place of changed lines and their text before.
+IN_PLACE = "  in place of: "
 #: Stands for a value that only autotuning sets.
 _AUTO = "auto"
 #: Values that no line sets.
@@ -122,4 +124,4 @@ def _described(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
     after = with_values(before, edits, values)
     lines = before.strip().split("\n")
     old = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1].strip()}"
-    return f"# {edits[0].place}  in place of: {old}\n{after}" if after != before else ""
+    return f"# {edits[0].place}{IN_PLACE}{old}\n{after}" if after != before else ""

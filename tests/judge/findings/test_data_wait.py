@@ -13,6 +13,7 @@ from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.findings import data_wait
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.situation import Situation, SourceKind, batch_source
+from tfwatch.judge.findings.switch_lines import line_with_switch, lines_with_switches
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.machine import MachineFigures
 from tfwatch.judge.regime import Regime
@@ -259,11 +260,11 @@ def test_with_an_empty_buffer_or_slow_stages_the_wait_is_not_the_fetch() -> None
     [
         ({}, 0.0, "w, from the next epoch: workers=4, max_queue_size=8 for the PyDataset"),
         ({}, 1.0, "w and m, from the next epoch: workers=4, use_multiprocessing=True"),
-        ({"workers": "4"}, 0.0, "tfwatch set workers=8, from the next epoch, if __getitem__ waits"),
+        ({"workers": "4"}, 0.0, "tfwatch set workers=8 in a second terminal, if __getitem__ waits"),
         (
             {"workers": "4", "multiprocessing": "on"},
             0.0,
-            "more workers for the PyDataset: tfwatch set workers=8, from the next epoch",
+            "more workers for the PyDataset: tfwatch set workers=8 in a second terminal",
         ),
     ],
 )
@@ -552,12 +553,37 @@ def test_the_lines_of_a_split_map_have_the_names_of_the_script() -> None:
     found = load("MapAndBatch files", names={"dataset": "ds"})
 
     assert found.code.split("\n") == [
-        "# train.py:23: map(load) becomes two maps",
-        "ds = ds.map(decode).cache()  # load without what is random, before shuffle",
-        "ds = ds.map(augment)  # the random part of load, after shuffle",
+        "# train.py:23: map(load) becomes two, of functions that you write",
+        "ds = ds.map(decode).cache()  # decode: load without what is random, before shuffle",
+        "ds = ds.map(augment)  # augment: the random part of load, after shuffle",
     ]
     # It saves the work of later epochs, not only the share of the idle cores.
     assert found.claims["data_wait_s"] == pytest.approx(9.6, rel=0.01)
+
+
+def test_the_lines_of_a_split_map_build_on_the_parallel_calls_that_are_proved() -> None:
+    proved = {"knobs": {"workers": "8"}, "better": {("workers", "default"): "8"}}
+    found = load("MapAndBatch files", workers=2.0, started={"workers": "default"}, **proved)
+
+    first, _, then, decode, augment = found.code.split("\n")
+    assert first.startswith("# train.py:23  in place of: ")
+    assert then.startswith("# then train.py:23: map(load) becomes two")
+    assert ".map(decode, num_parallel_calls=8).cache()" in decode
+    assert ".map(augment, num_parallel_calls=8)" in augment
+
+
+def test_the_lines_of_a_remedy_in_a_line_that_a_proved_switch_changes_have_both() -> None:
+    edits = [
+        CodeEdit("workers", "train.py", 9, LINE, len(LINE) - 1, len(LINE) - 1, ", {}", "-1"),
+        CodeEdit("prefetch", "train.py", 9, LINE, len(LINE), len(LINE), ".prefetch({})", "-1"),
+    ]
+    started = {"workers": "off", "prefetch": "off"}
+    now = changed(RUNNING, code=tuple(edits), started=started, knobs={**started, "prefetch": "4"})
+    now = changed(now, better={("prefetch", "off"): "4"})
+
+    lines = lines_with_switches(now, line_with_switch(now, "workers", "8"))
+
+    assert lines == f"# train.py:9  in place of: {LINE}\n{LINE[:-1]}, 8).prefetch(4)"
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,11 @@ from tfwatch.judge.findings.first_batch import one_iterator_line
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.findings.switch_lines import (
     function_of,
+    line_with_switch,
     parallel_map,
+    proved_knobs,
     py_dataset_lines,
-    switch_line,
+    switch_phrase,
     workers_of,
 )
 from tfwatch.judge.forecasts.evidence import cores_of
@@ -66,7 +68,7 @@ def advise_on_data(now: Situation) -> Advice:
         return Advice(
             "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are"
             " prepared ahead already",
-            switch_line(now, WORKERS, AUTO),
+            line_with_switch(now, WORKERS, AUTO),
         )
     return _FOR[now.origin](now)
 
@@ -173,7 +175,7 @@ def _more_workers(now: Situation, *, is_sure: bool) -> Advice:
     is_live = now.live and WORKERS in now.manifest.switchable
     to_do = f"workers={workers}"
     if is_live:
-        to_do = f"tfwatch set {to_do}, from the next epoch"
+        to_do = f"tfwatch set {to_do} in a second terminal"
     is_proved = any(key[0] == WORKERS and best == current for key, best in now.better.items())
     # The lines of what is proved come before these.
     lines = f"# then workers={workers}: not measured"
@@ -256,7 +258,7 @@ def _tf_data(now: Situation) -> Advice:
     if not (table.is_prefetched or table.stages[-1].is_parallel or _prefetch_is_forecast(now)):
         return Advice(
             ".prefetch(tf.data.AUTOTUNE) at the end of the pipeline: prepares batches during steps",
-            switch_line(now, PREFETCH, AUTO),
+            line_with_switch(now, PREFETCH, AUTO),
         )
     if limit is None or stage is None:
         return _DEARER
@@ -276,7 +278,7 @@ def _tf_data(now: Situation) -> Advice:
         return split
     if stage.workers > 1 or now.gains_nothing(WORKERS, AUTO):
         return _busy(now, limit, stage)
-    words, lines = _parallel_words(now), switch_line(now, WORKERS, AUTO)
+    words, lines = _parallel_words(now), line_with_switch(now, WORKERS, AUTO)
     above = table.stages[table.stages.index(stage) + 1 :]
     if not _has_short_epochs(now) or any(one.name.startswith("repeat") for one in above):
         return Advice(words, lines)
@@ -337,13 +339,16 @@ def _split_at_cache(now: Situation, stage: Stage) -> Advice | None:
     name = stage.name.partition(", ")[0]
     function = function_of(name) or "its function"
     places = [edit.place for edit in now.manifest.code if edit.knob == WORKERS]
+    calls = proved_knobs(now).get(WORKERS, OFF)
+    then = "then " if calls != now.manifest.knobs.get(WORKERS, calls) else ""
+    parallel = "" if calls in (OFF, DEFAULT) else f", {switch_phrase(WORKERS, calls)}"
     return Advice(
         f"{first} in a map of its own, .cache() after it ({units.memory(now.bytes_of_epoch)})"
         f"{before}, then the random part",
-        f"# {f'{places[0]}: ' if len(places) == 1 else ''}{name} becomes two maps\n"
-        "dataset = dataset.map(decode).cache()"
-        f"  # {function} without what is random{before.replace(' both', '')}\n"
-        f"dataset = dataset.map(augment)  # the random part of {function}{after}",
+        f"# {then}{f'{places[0]}: ' if len(places) == 1 else ''}{name} becomes two, of functions"
+        f" that you write\ndataset = dataset.map(decode{parallel}).cache()"
+        f"  # decode: {function} without what is random{before.replace(' both', '')}\n"
+        f"dataset = dataset.map(augment{parallel})  # augment: the random part of {function}{after}",
     )
 
 
@@ -415,9 +420,9 @@ def _busy(now: Situation, limit: Bottleneck, stage: Stage) -> Advice:
         return Advice(words)
     size, after = now.manifest.cache_bytes, now.manifest.cache_after or "the slow stages"
     fits = f" ({units.memory(size)})" if size else " where it fits into memory"
-    line = edited_lines(now.manifest.code, {CACHE: ON}) or (
-        f"dataset = dataset.cache()  # after {after}, both before shuffle and anything random"
-    )
+    line = f"dataset = dataset.cache()  # after {after}, both before shuffle and anything random"
+    if any(edit.knob == CACHE for edit in now.manifest.code):
+        line = line_with_switch(now, CACHE, ON)
     return Advice(f".cache(){fits}, {words}", line)
 
 

@@ -29,7 +29,7 @@ from tfwatch.core.knobs import (
     knob_name,
     number_of,
 )
-from tfwatch.core.script_code import edited_lines
+from tfwatch.core.script_code import IN_PLACE, edited_lines
 from tfwatch.judge.effects.switching_state import deeper
 from tfwatch.judge.effects.wording import expected_gain_text
 from tfwatch.judge.findings.finding import Advice
@@ -126,11 +126,14 @@ def _cache_costs(now: Situation) -> str:
 
 
 def lines_with_switches(now: Situation, code: str) -> str:
-    """Return the lines of a remedy that is no switch, after those of the switches already made;
-    the remedy's own value of an attribute replaces the one before."""
+    """Return the lines of a remedy that is no switch, after those of the switches already made,
+    where it has not the same lines of the script with both; the remedy's own value of an attribute
+    replaces the one before."""
     own = with_names(now, code).splitlines()
     attributes = {_attribute(line) for line in own} - {""}
     made = lines_of(now, proved_knobs(now)).splitlines()
+    if any(IN_PLACE in line and line in own for line in made):
+        made = []
     lines = (*(line for line in made if _attribute(line) not in attributes), *own)
     return "\n".join(dict.fromkeys(filter(None, lines)))
 

@@ -11,9 +11,14 @@ from tfwatch.core.events import (
     AutopilotBegan,
     AutopilotEnded,
     ExperimentEnded,
+    MoveJudged,
     PipelineSwitched,
+    RandomDrawsAllowed,
     SwitchFailed,
 )
+from tfwatch.core.knobs import KnobChange
+from tfwatch.judge.findings.finding import Finding
+from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report.run_facts import as_json
 from tfwatch.runs.requests import parse_switch
 
@@ -73,6 +78,31 @@ def test_a_measured_gain_comes_before_a_newer_change_that_is_not_and_before_weak
     lines = text_of(run, home=str(tmp_path), columns=70)
     assert f"{gain}; 1 other change" in lines
     assert not any("unaccounted" in line for line in lines), "the bar of its time needs a row"
+
+
+def test_a_proved_gain_and_its_line_come_first_and_an_autopilot_in_vain_hides_them_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = [
+        PipelineSwitched(at, "prefetch", old, new, at - 1, at, 1.0, AUTOPILOT)
+        for at, old, new in ((170, "4", "8"), (185, "8", "4"))
+    ]
+    undone = MoveJudged(174, 174, (KnobChange("prefetch", "4", "8"),), 13.0, 12.9, 20, False, "2 %")
+    ended = AutopilotEnded(180, 180, "nothing_left", "no other switch is left to try", 20, knobs={})
+    drawn = RandomDrawsAllowed(0, 97, "key", "map(load) draws random numbers")
+    events = (drawn, *SWITCH, AutopilotBegan(140, 140), *tried, undone, ended, FINISHED)
+    line = "dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs"
+    run = open_written(tmp_path / "run", switched_run(), *events)
+    losses = [Finding("a", "", "each step waits", "decode", f"{line}\n# then x", lost_s=1.0)]
+    monkeypatch.setattr(JudgedRun, "losses", losses)
+
+    _, gain, *lines = (one for one in text_of(run, columns=120) if one[:1] != "[")
+
+    faster = "switched: prefetch off → 4: 1.77 x faster (1.77 to 1.77)"
+    assert gain.startswith(f"{faster}; other random draws from step 98 on; ")
+    assert lines[:2] == ["lines to change:", f"    {line}"]
+    assert lines[2].endswith("each step waits")
+    assert lines[3:6] == ["   -> decode", "then:", "    # then x"]
 
 
 def test_the_autopilots_own_switches_are_no_other_changes(tmp_path: Path) -> None:

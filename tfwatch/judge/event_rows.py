@@ -187,8 +187,7 @@ def _describe_switching(event: RowSource) -> RowText | None:
             where = f"{event.change.words} at step {units.count(event.step)}"
             return KNOBS[event.knob].key, f"{where}: failed: {event.reason}; {goes_on}", _WARNING
         case facts.RandomDrawsAllowed():
-            drawn = f"other random draws from step {units.count(event.step + 1)} on"
-            text = f"{drawn}, accepted by {event.by}: {event.reason}"
+            text = f"{other_draws_text(event)}, accepted by {event.by}: {event.reason}"
             return KNOBS[WORKERS].key, text, _WARNING
         case facts.SwitchAsked():
             when = _WHEN[min(event.epochs or epochs_until(event.knob, event.new), len(_WHEN) - 1)]
@@ -416,15 +415,37 @@ def changes_of_run(run: Snapshot, comparisons: Sequence[Comparison]) -> EventRow
 
 
 def measured_changes_of_run(run: Snapshot, comparisons: Sequence[Comparison]) -> EventRows:
-    """Return the rows of those that are measured: switches that are proved faster or slower and
-    whose knob was not switched again, A/B tests, the autopilot."""
-    last = {switch.knob: switch for switch in comparisons}
-    proved = {(one.step, one.knob) for one in last.values() if one.is_proved}
-    switched = without_experiments(run.events.of(facts.PipelineSwitched))
-    events = [one for one in switched if (one.step, one.knob) in proved]
+    """Return the rows of those that are measured, proved gains last: switches that are proved
+    faster or slower and whose knob was not switched again, A/B tests, the autopilot. What the
+    autopilot tried and undid is a part of its row."""
+    runs = autopilot_runs(run.events.of(*AUTOPILOT_EVENTS))
+    undone = set().union(*(one.undone for one in runs))
+    last = {
+        one.knob: one
+        for one in comparisons
+        if one.by != facts.AUTOPILOT
+        or undone.isdisjoint({(one.knob, one.old), (one.knob, one.new)})
+    }
+    answers = {(one.step, one.knob): one.answer for one in last.values() if one.is_proved}
+    gains = [one.ended for one in runs if one.kept]
+    made = without_experiments(run.events.of(facts.PipelineSwitched))
+    switched = [one for one in made if (one.step, one.knob) in answers]
     tested = run.events.of(facts.ExperimentEnded, facts.AutopilotEnded)
-    rows: list[_Timed] = [(one.at_ns / 1e9, one) for one in (*events, *tested)]
-    return EventRows(sorted(rows, key=itemgetter(0)), run, comparisons, has_steps=False)
+
+    def rank(row: _Timed) -> tuple[bool, float]:
+        what = row[1]
+        if isinstance(what, facts.PipelineSwitched):
+            return answers[what.step, what.knob] == "faster", row[0]
+        is_gain = isinstance(what, facts.ExperimentEnded) and what.answer == "faster"
+        return is_gain or what in gains, row[0]
+
+    rows: list[_Timed] = [(one.at_ns / 1e9, one) for one in (*switched, *tested)]
+    return EventRows(sorted(rows, key=rank), run, comparisons, has_steps=False)
+
+
+def other_draws_text(allowed: facts.RandomDrawsAllowed) -> str:
+    """Return `other random draws from step 1 488 on`."""
+    return f"other random draws from step {units.count(allowed.step + 1)} on"
 
 
 def sentence_of(event: facts.Event, run: Snapshot) -> str:

@@ -16,11 +16,13 @@ from tfwatch.core.events import (
     AutopilotEnded,
     Noted,
     PipelineSwitched,
+    RandomDrawsAllowed,
     RecordingLost,
     RecordingResumed,
 )
-from tfwatch.judge.event_rows import changes_of_run, measured_changes_of_run
+from tfwatch.judge.event_rows import changes_of_run, measured_changes_of_run, other_draws_text
 from tfwatch.judge.findings.finding import RemedyForecast
+from tfwatch.judge.findings.switch_lines import lines_of, proved_knobs
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.log_lines import NO_GPU, find_meanings
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.steps.time_breakdown import TimeSpent
     from tfwatch.runs.snapshot import Snapshot
 
+_CHANGE = "lines to change:"
 #: The indent of a line that is code to paste: it is never wrapped.
 CODE = "    "
 #: The most rows of the summary, half of a small terminal; its columns where there is no terminal.
@@ -97,12 +100,20 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
     errors = [textwrap.shorten(one, 2 * columns, placeholder=" ...") for one in failure(run)]
     verdict, *others = _losses(judged) or [[]]
     at = next((n for n, one in enumerate(judged.losses[:_MOST_LOSSES]) if one.code), 0)
-    code = _code(judged.losses[at].code, columns) if judged.losses else []
+    text = judged.losses[at].code if judged.losses else ""
+    now = judged.situation
+    proved = lines_of(now, proved_knobs(now)) if now.better else ""
+    # Where a loss has other lines for the same place, these have what is proved too.
+    proved = proved if text.startswith(proved) or at else ""
+    code = _code(text.removeprefix(proved), columns, "then:" if proved else _CHANGE)
     if at:  # below their loss, or left out with it
         others[at - 1] += code
+    rank, changes = _changes(judged)
+    gain = (0, [*changes, *_code(proved, columns)]) if proved else (rank, [])
     blocks = [
         (0, [*filter(None, [before]), outcome_text(judged), *errors]),
         (0, list(filter(None, [divergences_text(run)]))),
+        gain,
         # What other programs took stands before all times.
         (2, [one_line(one.sentence) for one in judged.findings if one.kind == "other-programs"]),
         (5, _not_separated(run)),
@@ -112,7 +123,7 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
         *zip((3, 5), others, strict=False),
         (1, [] if at else code),
         *((5, [line]) for line in _warnings(judged)),
-        _changes(judged),
+        (rank, [] if proved else changes),
         # Why the last A/B test did not begin.
         (6, [one_line(one.text) for one in run.events.of(Noted) if one.is_refusal][-1:]),
         (0, _recorded(run, home)),
@@ -291,13 +302,13 @@ def loss_text(finding: Finding, since: str = "") -> str:
     return f"{lost}{finding.sentence}{'' if is_named else f' ({finding.where})'}"
 
 
-def _code(code: str, columns: int) -> list[str]:
-    """Return the lines to change; one that is too wide has no comment."""
+def _code(code: str, columns: int, title: str = _CHANGE) -> list[str]:
+    """Return the lines to change below a title; one that is too wide has no comment."""
     room = columns - len(CODE)
     lines = [printable(line) for line in code.split("\n") if line.strip()]
     short = [line if len(line) <= room else line.partition("  # ")[0] for line in lines]
     fitting = [f"{CODE}{line}" for line in short]
-    return ["lines to change:", *fitting[:_MOST_CODE]] if lines else []
+    return [title, *fitting[:_MOST_CODE]] if lines else []
 
 
 def _warnings(judged: JudgedRun) -> list[str]:
@@ -308,13 +319,16 @@ def _warnings(judged: JudgedRun) -> list[str]:
 
 
 def _changes(judged: JudgedRun) -> tuple[int, list[str]]:
-    """Return the newest change that was measured, else the newest one, after its rank."""
+    """Return the newest proved gain, else the newest change, measured before others, after its
+    rank."""
     changes = changes_of_run(judged.run, judged.switches)
     measured = measured_changes_of_run(judged.run, judged.switches)
     # The autopilot's row has its own switches.
     own = judged.run.events.of(PipelineSwitched) if judged.run.events.of(AutopilotEnded) else []
     others = len(changes) - 1 - sum(one.by == AUTOPILOT for one in own)
-    more = f"; {units.counted(others, 'other change')}" if others > 0 else ""
+    drawn = judged.run.events.newest(RandomDrawsAllowed)
+    more = f"; {other_draws_text(drawn)}" if drawn else ""
+    more += f"; {units.counted(others, 'other change')}" if others > 0 else ""
     newest = (measured or changes)[-1:]
     return 1 if measured else 5, [one_line(f"switched: {one.text}{more}") for one in newest]
 

@@ -348,7 +348,8 @@ def _split_at_cache(now: Situation, stage: Stage) -> Advice | None:
         f"# {then}{f'{places[0]}: ' if len(places) == 1 else ''}{name} becomes two, of functions"
         f" that you write\ndataset = dataset.map(decode{parallel}).cache()"
         f"  # decode: {function} without what is random{before.replace(' both', '')}\n"
-        f"dataset = dataset.map(augment{parallel})  # augment: the random part of {function}{after}",
+        f"dataset = dataset.map(augment{parallel})"
+        f"  # augment: the random part of {function}{after}",
     )
 
 

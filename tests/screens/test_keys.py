@@ -158,6 +158,27 @@ async def test_the_code_suggestion_is_copied(tmp_path: Path) -> None:
         )
 
 
+async def test_a_note_is_copied_by_its_name(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        assert show.live.view
+        note = "# train.py:22: .batch(1024) before it; functions get whole batches"
+        noted = replace(show.live.view.finding, code=note)
+        show.live._copy(replace(show.live.view, finding=noted))
+        await show.until(lambda: show.app.clipboard)
+        (shown_note,) = (one.message for one in show.app._notifications)
+        assert shown_note.startswith(f"copied: {note}; also in ")
+
+
+async def test_a_question_leaves_no_keys_of_the_screen_below_it_in_the_footer() -> None:
+    async with shown(starving(None), (120, 40)) as show:
+        assert "y copy" in show.rows[-1]
+        await show.press("q")
+        assert "Quit?" in show.text
+        assert not show.live.keys.keys
+        await show.press("n")
+        assert "y copy" in show.rows[-1]
+
+
 async def test_a_finding_without_code_copies_the_lines_of_the_settings(tmp_path: Path) -> None:
     started = Canned(
         tmp_path, knobs={"prefetch": "4", "workers": "off"}, switchable=["prefetch", "workers"]
@@ -186,19 +207,22 @@ def switched_by_script(folder: Path, name: str = "") -> Canned:
     return run.steps(200, COMPUTE_BOUND)
 
 
-async def test_the_patch_of_a_proved_setting_is_shown_copied_and_written_by_w(
+async def test_the_patch_of_a_proved_setting_is_shown_copied_and_written_by_enter(
     tmp_path: Path,
 ) -> None:
-    async with shown(switched_by_script(tmp_path)) as show:
+    async with shown(switched_by_script(tmp_path), (120, 40)) as show:
+        assert "y patch" in show.rows[-1]
         await show.press("y")
         await show.until(lambda: isinstance(show.app.screen, PatchScreen))
+        title = str(show.app.screen.query_one("#text").border_title)
+        assert title.startswith("proved faster: enter writes it into ")
         assert f"+{LINE}.prefetch(4)" in show.app.clipboard.splitlines()
         assert (tmp_path / "run" / "copied.diff").read_text() == show.app.clipboard + "\n"
-        await show.press("y", "enter")
+        await show.press("y", "w", "escape")
         assert (tmp_path / "train.py").read_text() == f"{LINE}\n"
         await show.press("y")
         await show.until(lambda: isinstance(show.app.screen, PatchScreen))
-        await show.press("w")
+        await show.press("enter")
         await show.until(lambda: "prefetch" in (tmp_path / "train.py").read_text())
     assert (tmp_path / "train.py").read_text() == f"{LINE}.prefetch(4)\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,6 +107,16 @@ def patch_of_settings(now: Situation) -> Patch | None:
     Raises:
         NoPatchError: a file changed since its process began, or cannot be edited.
     """
+    code, values = settings_of_patch(now)
+    if not values:
+        return None
+    files = with_settings(code, values, round(now.manifest.process_started_s * 1e9))
+    return make_patch([*files.values()])
+
+
+def settings_of_patch(now: Situation) -> tuple[list[CodeEdit], dict[str, str]]:
+    """Return the lines of the user's files that set knobs, and the proved values that differ from
+    those of the start. It reads no disk."""
     manifest = now.manifest
     lines = _lines_of_user(manifest.code)
     code = [one for one in lines if _is_users_file(one.file, Path(manifest.script))]
@@ -115,17 +126,14 @@ def patch_of_settings(now: Situation) -> Patch | None:
         for one in code
         if proved.get(one.knob, OFF) not in (OFF, manifest.knobs.get(one.knob))
     }
-    if not values:
-        return None
-    files = with_settings(code, values, round(manifest.process_started_s * 1e9))
-    return make_patch([*files.values()])
+    return code, values
 
 
 def _is_users_file(name: str, script: Path) -> bool:
     """Return whether a name is that of a file of the user's here: a relative one was given in the
     folder of the training, which had the script below it."""
     is_here = Path(name).is_absolute() or script.is_relative_to(Path.cwd())
-    return is_here and not Path(name).resolve().is_relative_to(_OWN)
+    return is_here and not Path(os.path.abspath(name)).is_relative_to(_OWN)
 
 
 def _lines_of_user(code: Sequence[CodeEdit]) -> tuple[CodeEdit, ...]:

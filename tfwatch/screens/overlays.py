@@ -55,15 +55,18 @@ class TextScreen(ModalScreen[None]):
             yield Static(self.text, id="lines")
 
 
-class PatchScreen(TextScreen):
-    """Shows a patch of the user's files; w writes it. The key that opens it, held down, does
-    nothing."""
+class PatchScreen(TextScreen, inherit_bindings=False):
+    """Shows a patch of the user's files; enter writes it, as no switch has that key. The key that
+    opens it, held down, does nothing."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("w", "write", "write", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark", "dismiss", "close", show=False),
+        Binding("enter", "write", "write", show=False),
+    ]
 
     def __init__(self, diff: str, names: str, write: Callable[[], object]) -> None:
         lines = map(_diff_line, diff.splitlines())
-        super().__init__(lines, f"proved faster: w writes it into {names}")
+        super().__init__(lines, f"proved faster: enter writes it into {names}")
         self._write = write
 
     def action_write(self) -> None:

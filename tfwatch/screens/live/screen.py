@@ -236,7 +236,11 @@ class LiveScreen(Screen[None]):
             self.step_pane.show(view)
         if not (self.timeline.frozen or self.events_pane.has_focus):
             self.events_pane.follow()
-        self.keys.keys = footer_keys(
+        # A dialog over it has keys of its own.
+        self.keys.keys = self._footer_keys(view) if self.is_active else ()
+
+    def _footer_keys(self, view: RunView) -> tuple[Key, ...]:
+        return footer_keys(
             view,
             self.live,
             self.timeline.frozen,
@@ -364,8 +368,9 @@ class LiveScreen(Screen[None]):
         except NoPatchError as error:
             why = f"{error}; "
         if view.code:
-            lines = [line for line in view.code.strip().split("\n") if line[:1] != "#"]
-            first = shorten(lines[0].partition("  #")[0].strip(), _COPIED_CELLS) if lines else ""
+            notes = view.code.strip().split("\n")
+            lines = [line for line in notes if line[:1] != "#"] or notes
+            first = shorten(lines[0].partition("  #")[0].strip(), _COPIED_CELLS)
             more = f" and {units.counted(len(lines) - 1, 'more line')}" if lines[1:] else ""
             self._copy_text(view, view.code, f"{first}{more}", why)
         else:

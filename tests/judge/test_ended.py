@@ -67,7 +67,7 @@ async def test_the_end_of_a_live_run_says_it_too(tmp_path: Path) -> None:
 async def test_a_run_of_a_few_steps_is_judged_without_its_first_trace(tmp_path: Path) -> None:
     async with shown(Canned(tmp_path).started().steps(5, STARVING).ended(), live=False) as show:
         await told(show)
-        assert "STARVING 33 %, each step waits" in show.rows[2]
+        assert "STARVING 41 %, each step waits" in show.rows[2]
 
 
 async def test_a_run_that_cannot_be_read_any_more_has_no_verdict_and_says_why(

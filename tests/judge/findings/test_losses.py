@@ -583,11 +583,16 @@ def test_a_filled_cache_is_said_with_what_it_cost_once() -> None:
     assert ok.sentence.endswith("the first epoch waited 4.5 s while it filled the cache, once")
 
 
-def test_the_word_has_the_share_of_the_time_and_the_verdict_is_of_it() -> None:
-    waits = {"data_wait_s": 1.5, "split": split(7.0, 10.0, 0.0)}
-    (first, *_) = find_losses(losing(**waits))
-    assert first.word == "STARVING 13 %"
-    assert first.sentence.startswith("each step waits 1.5 of 11.5 ms")
+def test_the_word_has_the_share_of_the_steps_as_the_fraction_beside_it() -> None:
+    """`STARVING 85 %` stood beside 77.0 of 83.7 ms: the first batches were in its time."""
+    waits = {"data_wait_s": 30.0, "split": split(30.0, 10.0, 0.0)}
+    first = find_losses(losing(**waits, epoch_end_s=5.0))[0]
+    assert first.word == "STARVING 75 %"
+    assert first.sentence.startswith("each step waits 30.0 of 40.0 ms")
+
+    hosted = next(one for one in find_losses(losing(host_s=5.0)) if one.kind == "host-bound")
+    assert hosted.word == "HOST-BOUND 33 %"
+    assert hosted.sentence.startswith("host time takes 5.0 of 15.0 ms/step")
 
 
 @pytest.mark.parametrize(
@@ -622,7 +627,7 @@ def test_a_slow_element_that_stalls_is_no_second_share_of_the_same_time() -> Non
         losing(data_wait_s=10.0, stalls=stalls, split=UNEVEN, stages=StageTable(0, (slow,)))
     )
     kept = next(one for one in found if one.kind == "kept-order")
-    assert kept.word == "STARVING 10 %"
+    assert kept.word == "STARVING 17 %"
     assert kept.lost_s == pytest.approx(2.0)
 
 
@@ -635,7 +640,7 @@ def test_the_first_batch_of_an_epoch_is_no_stall_too() -> None:
 def test_beside_stalls_the_other_data_wait_has_a_share_and_a_mean_of_its_own() -> None:
     stalls = [Stall(9, 1, 1, 1800.0, "swap")] * 3
     stall, waits, *_ = find_losses(losing(data_wait_s=8.4, stalls=stalls, split=split(3, 10, 0)))
-    assert (stall.word, waits.word) == ("STALLS 29 %", "STARVING 16 %")
+    assert (stall.word, waits.word) == ("STALLS 29 %", "STARVING 23 %")
     assert waits.sentence.startswith("each step waits 3.0 of 13.0 ms")
 
 

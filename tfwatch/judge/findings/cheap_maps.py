@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import WORKERS
 from tfwatch.judge.findings.finding import Finding
-from tfwatch.judge.findings.stalls import waited_s
+from tfwatch.judge.findings.stalls import stepped_s, waited_s
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -38,7 +38,7 @@ def find(now: Situation) -> Finding | None:
     takes = "take" if " and " in names else "takes"
     return Finding(
         "cheap-maps",
-        now.label("STARVING", lost_s),
+        now.label("STARVING", lost_s, stepped_s(now)),
         f"{names} {takes} {each_us:.0f} us an example, most of it for the call itself",
         f".batch({size}) before the map, with a function of whole batches (vectorized):"
         f" {size} calls a batch become one",

@@ -58,7 +58,7 @@ def find(now: Situation) -> Finding | None:
     ahead_s = took_ms * spent.steps / 1e3 - spent.copy_s if now.manifest.copied_ahead else 0.0
     return Finding(
         "copy-bound",
-        now.label("COPY-BOUND", took_ms * spent.steps / 1e3),
+        now.label("COPY-BOUND", took_ms, part.step.mean),
         f"{brief}{_rate(now, took_ms)}{_ahead(now, part.copy, part.step)}",
         remedy.sentence,
         remedy.edit,

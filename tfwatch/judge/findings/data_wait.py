@@ -19,8 +19,8 @@ from tfwatch.judge.findings.data_advice import (
     py_dataset_keys,
 )
 from tfwatch.judge.findings.finding import KEEPS_ITERATOR, Finding, Tone
-from tfwatch.judge.findings.situation import SourceKind
-from tfwatch.judge.findings.stalls import waited_s
+from tfwatch.judge.findings.situation import LEADS_FROM, SourceKind
+from tfwatch.judge.findings.stalls import stepped_s, waited_s
 from tfwatch.judge.findings.switch_lines import advise_gain
 from tfwatch.judge.forecasts.evidence import cores_of
 from tfwatch.judge.forecasts.forecast import best
@@ -55,14 +55,17 @@ def find(now: Situation) -> Finding | None:
     remedy = _advise(now, gain)
     brief = _brief(now, lost_s)
     keeps = KEEPS_ITERATOR in remedy.arguments
+    # As the word: its share is that of the steps, and a small part of the run is not starving.
+    is_starving = now.regime.share(lost_s) >= LEADS_FROM
+    is_high = is_starving and lost_s >= HIGHLY_FROM * stepped_s(now)
     begins = {"first_batch_s": now.regime.tuning_s} if keeps and now.regime.tuning_s else {}
     return Finding(
         "input-bound",
-        now.label("STARVING", lost_s),
+        now.label("STARVING", lost_s, stepped_s(now)),
         f"{brief}{_cause(now)}",
         remedy.sentence,
         remedy.edit,
-        Tone.BAD if now.regime.share(lost_s) >= HIGHLY_FROM else Tone.WARN,
+        Tone.BAD if is_high else Tone.WARN,
         brief,
         arguments=remedy.arguments,
         where=_code_of(now) or (slow.name if slow else ""),
@@ -76,8 +79,7 @@ def _brief(now: Situation, lost_s: float) -> str:
     seconds waited 1.3 of 39.6 ms beside 53 %, where few steps wait for many."""
     spent, part = now.regime.spent, now.split
     steps = max(spent.steps, 1)
-    stepped_s = spent.worked_s - spent.data_wait_s + lost_s
-    wait_ms, step_ms = (1e3 * seconds / steps for seconds in (lost_s, stepped_s))
+    wait_ms, step_ms = (1e3 * seconds / steps for seconds in (lost_s, stepped_s(now)))
     waits = f"waits {' of '.join(units.in_one_unit(wait_ms, step_ms))} for data"
     is_even = part is not None and part.wait.mean >= _EVEN * wait_ms
     return f"each step {waits}" if is_even else f"a step {waits} in the mean"

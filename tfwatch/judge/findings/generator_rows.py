@@ -44,7 +44,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"{rows.name} yields single rows: {1e3 * rows.busy_ms / size:.0f} us each"
     return Finding(
         "generator-rows",
-        now.label("STARVING", sum(claims.values())),
+        now.label("STARVING", sum(claims.values()), spent.worked_s),
         f"{brief}, {units.milliseconds(rows.busy_ms)} for a batch of {size}",
         f"yield batches of {size} from the generator, without .batch(): one call in place of"
         f" {size}",

@@ -35,8 +35,7 @@ def find(now: Situation) -> Finding | None:
     if not spent.steps or not spent.host_s:
         return None
     host_s = spent.host_s * now.regime.share_without_callbacks("HOST")
-    step_ms = 1e3 * (spent.data_wait_s + spent.copy_s + spent.compute_s + spent.host_s)
-    host_ms, step_ms = 1e3 * host_s / spent.steps, step_ms / spent.steps
+    host_ms, step_ms = (1e3 * seconds / spent.steps for seconds in (host_s, spent.worked_s))
     python = (one for one in now.regime.code_in("HOST") if not one.callback)
     place = next((one.place for one in python if one.place and one.call != "fit"), "")
     brief = f"host time takes {' of '.join(units.in_one_unit(host_ms, step_ms))}/step"
@@ -48,7 +47,7 @@ def find(now: Situation) -> Finding | None:
     advice = _advise(now, place, step_ms - host_ms * saved)
     return Finding(
         "host-bound",
-        now.label("HOST-BOUND", host_s),
+        now.label("HOST-BOUND", host_s, spent.worked_s),
         f"{brief}{where}",
         advice.sentence,
         advice.edit,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import Finding
-from tfwatch.judge.findings.stalls import waited_s
+from tfwatch.judge.findings.stalls import stepped_s, waited_s
 from tfwatch.judge.forecasts.evidence import cores_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"some elements of {slow.name} take long, and others wait for them"
     return Finding(
         "kept-order",
-        now.label("STARVING", lost_s),
+        now.label("STARVING", lost_s, stepped_s(now)),
         f"{brief}: a step takes {mean} in the mean, {typical} in the median",
         _ADVICE,
         _CODE,

@@ -39,7 +39,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"launching kernels takes {of_step(part.dispatch, part.step)}/step"
     return Finding(
         "launch-bound",
-        now.label("LAUNCH-BOUND", spent.compute_s * part.launch_share),
+        now.label("LAUNCH-BOUND", part.dispatch.mean, part.step.mean),
         f"{brief}, {why}: its kernels are too small",
         _ADVICE,
         _CODE,

@@ -201,12 +201,12 @@ class Situation:
     #: Those of the whole run once it is over; None before they are known.
     last_losses: tuple[Finding, ...] | None = None
 
-    def label(self, word: str, seconds: float) -> str:
-        """Return `HOST-BOUND 41 %`, of the time since the last change that counts: see
-        `Regime.judged_s`; below `LEADS_FROM` nothing is starving."""
+    def label(self, word: str, seconds: float, of_s: float = math.nan) -> str:
+        """Return `HOST-BOUND 41 %`, of `of_s`, e.g. of the steps, as the fraction in the sentence;
+        else of `Regime.judged_s`. Nothing is starving below `LEADS_FROM` of that."""
         share = self.regime.share(seconds)
         mild = "DATA WAIT" if word == "STARVING" and share < LEADS_FROM else word
-        return f"{mild} {units.percent(share)}"
+        return f"{mild} {units.percent(min(seconds / of_s, 1.0) if of_s > 0 else share)}"
 
     @property
     def parts(self) -> tuple[StepPart, ...]:

@@ -59,6 +59,11 @@ def waited_s(now: Situation) -> float:
     return now.regime.spent.data_wait_s - _stalled_s(now)
 
 
+def stepped_s(now: Situation) -> float:
+    """Return the time of the regime's steps without such stalls."""
+    return now.regime.spent.worked_s - _stalled_s(now)
+
+
 def _of_regime(now: Situation) -> list[Stall]:
     """Return the stalls of the present regime. The first batch of an epoch is a loss of its own."""
     return [

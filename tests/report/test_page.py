@@ -108,7 +108,7 @@ def test_the_time_that_is_lost_comes_first_then_what_is_proved_then_what_may_hel
 
     text = text_of(page_of(run))
 
-    lost = re.search(r"[\d.]+ s of [\d.]+ s lost since the last switch, \d+ %", text)
+    lost = re.search(r"[\d.]+ s of [\d.]+ s avoidable since the last switch, \d+ %", text)
     assert lost
     parts = [
         lost[0],

@@ -97,7 +97,7 @@ def test_the_seconds_since_a_switch_say_so(tmp_path: Path) -> None:
         tmp_path / "run", restart(rows), *SWITCH, RunEnded(8 * 10**9, "finished", 200)
     )
     (first,) = (line for line in text_of(run) if line.startswith("1. "))
-    assert " s lost since the last switch: each step waits " in first
+    assert " s avoidable since the last switch: each step waits " in first
 
 
 def test_a_summary_of_more_than_ten_rows_keeps_the_verdict(tmp_path: Path) -> None:
@@ -248,12 +248,12 @@ def test_a_part_of_next_to_nothing_is_not_in_the_bar() -> None:
     [
         pytest.param(
             Finding("x", "X", "map(load) is serial", lost_s=27.0, where="train.py:24"),
-            "27.0 s lost: map(load) is serial (train.py:24)",
+            "27.0 s avoidable: map(load) is serial (train.py:24)",
             id="its line",
         ),
         pytest.param(
             Finding("x", "X", "map(load) is serial", lost_s=27.0, where="map(load)"),
-            "27.0 s lost: map(load) is serial",
+            "27.0 s avoidable: map(load) is serial",
             id="named already",
         ),
         pytest.param(Finding("x", "X", "compute-bound"), "compute-bound", id="no loss"),
@@ -373,9 +373,9 @@ def test_the_lines_of_another_loss_than_the_first_stand_below_it_or_are_left_out
     monkeypatch.setattr(JudgedRun, "losses", found)
     run = open_written(tmp_path / "run", plain(30), FINISHED)
     lines = text_of(run, str(tmp_path))
-    assert lines[lines.index("2. 1.0 s lost: a callback") + 1 :][:2] == [
+    assert lines[lines.index("2. 1.0 s avoidable: a callback") + 1 :][:2] == [
         "lines to change:",
         "    x",
     ]
     monkeypatch.setattr(summary, "_MOST_ROWS", 4)
-    assert not {"lines to change:", "2. 1.0 s lost: a callback"} & {*text_of(run, str(tmp_path))}
+    assert not {"lines to change:", "2. 1.0 s avoidable: a callback"} & {*text_of(run, str(tmp_path))}

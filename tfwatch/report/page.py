@@ -18,7 +18,7 @@ from tfwatch.core.events import EpochStarted, ExperimentEnded
 from tfwatch.judge.effects.wording import kept_text, setting_text, subject_text
 from tfwatch.judge.effects.wording import outcome_text as switch_text
 from tfwatch.judge.event_rows import changes_of_run
-from tfwatch.judge.findings.finding import Tone
+from tfwatch.judge.findings.finding import SINCE, Tone
 from tfwatch.judge.findings.switch_lines import lines_of, proved_knobs
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.report.facts import known
@@ -26,7 +26,6 @@ from tfwatch.report.run_facts import FIGURES
 from tfwatch.report.sections import MOST_CHANGES, costliest_stalls, make_sections
 from tfwatch.report.text import (
     LONGEST_CODE,
-    SINCE,
     failure,
     loss_text,
     outcome_text,
@@ -74,7 +73,7 @@ def as_html(judged: JudgedRun) -> str:
 
 
 def lost_text(judged: JudgedRun) -> str:
-    """Return `27.1 of 33.8 s are lost since the last switch`, of the time that is judged; empty
+    """Return `27.1 s of 33.8 s avoidable since the last switch`, of the time that is judged; empty
     where no loss has seconds."""
     lost_s = sum(one.lost_s for one in judged.losses)
     if not lost_s:
@@ -82,7 +81,7 @@ def lost_text(judged: JudgedRun) -> str:
     regime = judged.regime
     since = SINCE.get(regime.cause, "while it trained")
     share = units.percent(regime.share(lost_s))
-    return f"{units.seconds(lost_s)} of {units.seconds(regime.judged_s)} lost {since}, {share}"
+    return f"{units.seconds(lost_s)} of {units.seconds(regime.judged_s)} avoidable {since}, {share}"
 
 
 def _basis(finding: Finding) -> str:

@@ -50,8 +50,6 @@ _MOST_ROWS, _COLUMNS = 10, 80
 LONGEST, LONGEST_CODE = 400, 2000
 #: The most losses, and lines of code.
 _MOST_LOSSES, _MOST_CODE = 3, 4
-#: The begin of the regime whose losses are counted, where that is not the run's.
-SINCE = {"switch": "since the last switch", "cache": "since the cache is filled"}
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
 _WARNINGS = ("trainable-ignored", "heat", "swapping", "memory-growth", "callback-stall")
 #: The most columns of the bar with its words, and the least of the bar alone.
@@ -274,13 +272,13 @@ def _step(judged: JudgedRun) -> list[str]:
 
 def _losses(judged: JudgedRun) -> list[list[str]]:
     """Return the lines of the largest losses; a limit without a loss has no number."""
-    shown, since = judged.losses[:_MOST_LOSSES], SINCE.get(judged.regime.cause, "")
+    shown = judged.losses[:_MOST_LOSSES]
     losses = [one for one in shown if one.lost_s]
-    return [list(_loss(one, losses.index(one) + 1 if one.lost_s else 0, since)) for one in shown]
+    return [list(_loss(one, losses.index(one) + 1 if one.lost_s else 0)) for one in shown]
 
 
-def _loss(finding: Finding, number: int, since: str) -> Iterator[str]:
-    yield one_line(f"{number}. {loss_text(finding, since)}" if number else finding.sentence)
+def _loss(finding: Finding, number: int) -> Iterator[str]:
+    yield one_line(f"{number}. {loss_text(finding)}" if number else finding.sentence)
     if finding.advice:
         yield f"   -> {one_line(finding.advice)}"
     if isinstance(finding.forecast, RemedyForecast):
@@ -293,10 +291,10 @@ def remedy_text(forecast: RemedyForecast) -> str:
     return f"{now} to about {then}/step ({forecast.why})"
 
 
-def loss_text(finding: Finding, since: str = "") -> str:
-    """Return `27.0 s lost: each step waits 11.9 of 35.8 ms for data (train.py:24)`. since: of
-    `SINCE`, as in `27.0 s lost since the last switch: ...`."""
-    words = f"lost {since}".rstrip()
+def loss_text(finding: Finding) -> str:
+    """Return `27.0 s avoidable since the last switch: each step waits 11.9 of 35.8 ms for data
+    (train.py:24)`."""
+    words = f"avoidable {finding.since}".rstrip()
     lost = f"{units.seconds(finding.lost_s)} {words}: " if finding.lost_s else ""
     is_named = all(part in finding.sentence for part in finding.where.split(", "))
     return f"{lost}{finding.sentence}{'' if is_named else f' ({finding.where})'}"

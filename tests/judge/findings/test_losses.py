@@ -590,6 +590,9 @@ def test_the_word_has_the_share_of_the_steps_as_the_fraction_beside_it() -> None
     assert first.word == "STARVING 75 %"
     assert first.sentence.startswith("each step waits 30.0 of 40.0 ms")
 
+    then = find_losses(losing(**waits, cause="switch"))[0]
+    assert then.loss.endswith(" ms for data, since the last switch")
+
     hosted = next(one for one in find_losses(losing(host_s=5.0)) if one.kind == "host-bound")
     assert hosted.word == "HOST-BOUND 33 %"
     assert hosted.sentence.startswith("host time takes 5.0 of 15.0 ms/step")

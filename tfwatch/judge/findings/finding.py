@@ -26,6 +26,8 @@ STEPS_PER_EXECUTION, JIT_COMPILE, RUN_EAGERLY, PARALLEL_CALLS, KEEPS_ITERATOR = 
 )
 #: The kind of what happens at a moment, which is no loss.
 MOMENT = "moment"
+#: The begin of a regime by its cause, where that is not the run's.
+SINCE = {"switch": "since the last switch", "cache": "since the cache is filled"}
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 _FIGURE = re.compile(r"[\d.]+")
 
@@ -111,12 +113,16 @@ class Finding:
     lost_s: float = 0.0
     #: `lost_s` over the wall clock time of the present regime, 0 to 1; set by `ranking`.
     share: float = 0.0
+    #: The begin of these seconds, of `SINCE`; empty for the whole run; set by `ranking`.
+    since: str = ""
 
     @property
     def loss(self) -> str:
-        """`21.4 s lost: each step waits 9.6 of 23.4 ms for data`."""
-        lost = f"{units.seconds(self.lost_s)} lost: " if self.lost_s else ""
-        return f"{lost}{self.brief or self.sentence}"
+        """`21.4 s avoidable: each step waits 9.6 of 23.4 ms for data, since the last switch`; a
+        narrow row cuts the end."""
+        lost = f"{units.seconds(self.lost_s)} avoidable: " if self.lost_s else ""
+        since = f", {self.since}" if self.since else ""
+        return f"{lost}{self.brief or self.sentence}{since}"
 
     @property
     def cause(self) -> str:

@@ -33,7 +33,7 @@ from tfwatch.judge.findings import (
     take_after_cache,
     validation,
 )
-from tfwatch.judge.findings.finding import Fact, RemedyForecast
+from tfwatch.judge.findings.finding import SINCE, Fact, RemedyForecast
 from tfwatch.judge.findings.situation import LEADS_FROM
 from tfwatch.judge.findings.switch_lines import advise_gain, lines_with_switches
 from tfwatch.judge.forecasts.forecast import Forecast, best
@@ -113,6 +113,7 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
             finding = _with_key(now, finding) if kind in _WITH_KEY else finding
             facts = (Fact(part.removesuffix("_s"), one, "s") for part, one in claims.items())
             counted = {"lost_s": lost_s, "share": regime.share(lost_s), "evidence": tuple(facts)}
+            counted |= {"since": SINCE.get(regime.cause, "")}
             found.append(replace(finding, **counted, forecast=_forecast(now, finding, claims)))
     found.sort(key=lambda finding: -finding.lost_s)
     limit = _limit(now, found) if not found or found[0].share < LEADS_FROM else None

@@ -363,7 +363,7 @@ def test_a_long_comment_to_paste_is_not_cut_to_nothing() -> None:
     assert line == f"{CODE}dataset = dataset.map(a_function, num_parallel_calls=4)"
 
 
-def test_the_lines_of_another_loss_than_the_first_stand_below_it_or_are_left_out_with_it(
+def test_the_lines_of_another_loss_than_the_first_stand_below_it_or_are_left_out_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [
@@ -378,4 +378,16 @@ def test_the_lines_of_another_loss_than_the_first_stand_below_it_or_are_left_out
         "    x",
     ]
     monkeypatch.setattr(summary, "_MOST_ROWS", 4)
-    assert not {"lines to change:", "2. 1.0 s avoidable: a callback"} & {*text_of(run, str(tmp_path))}
+    assert text_of(run, str(tmp_path))[2] == "2. 1.0 s avoidable: a callback"
+    assert "lines to change:" not in text_of(run, str(tmp_path))
+
+
+def test_the_losses_that_are_shown_are_numbered_without_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`3.` stood below `1.` where the second loss had no room."""
+    sentences = ("3 stalls", "a callback " * 60, "host time")
+    found = [Finding("x", "", one, lost_s=2.0) for one in sentences]
+    monkeypatch.setattr(JudgedRun, "losses", found)
+    lines = text_of(open_written(tmp_path / "run", plain(30), FINISHED), str(tmp_path))
+    assert [line[:2] for line in lines if line[1:3] == ". "] == ["1.", "2."]

@@ -6,7 +6,7 @@ import math
 import shlex
 import textwrap
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, count, pairwise
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
@@ -50,6 +50,7 @@ _MOST_ROWS, _COLUMNS = 10, 80
 LONGEST, LONGEST_CODE = 400, 2000
 #: The most losses, and lines of code.
 _MOST_LOSSES, _MOST_CODE = 3, 4
+_FIRST = "1. "
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
 _WARNINGS = ("trainable-ignored", "heat", "swapping", "memory-growth", "callback-stall")
 #: The most columns of the bar with its words, and the least of the bar alone.
@@ -96,7 +97,8 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
     columns = columns or _COLUMNS
     judged = JudgedRun(run)
     errors = [textwrap.shorten(one, 2 * columns, placeholder=" ...") for one in failure(run)]
-    verdict, *others = _losses(judged) or [[]]
+    verdict, *others = found = _losses(judged) or [[""]]
+    firsts = {one[0] for one in found if one[0].startswith(_FIRST)}
     at = next((n for n, one in enumerate(judged.losses[:_MOST_LOSSES]) if one.code), 0)
     text = judged.losses[at].code if judged.losses else ""
     now = judged.situation
@@ -104,7 +106,7 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
     # Where a loss has other lines for the same place, these have what is proved too.
     proved = proved if text.startswith(proved) or at else ""
     code = _code(text.removeprefix(proved), columns, "then:" if proved else _CHANGE)
-    if at:  # below their loss, or left out with it
+    if at:  # below their loss
         others[at - 1] += code
     rank, changes = _changes(judged)
     gain = (0, [*changes, *_code(proved, columns)]) if proved else (rank, [])
@@ -126,7 +128,11 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
         (6, [one_line(one.text) for one in run.events.of(Noted) if one.is_refusal][-1:]),
         (0, _recorded(run, home)),
     ]
-    return "\n".join(line for lines in _fitting(blocks, columns) for line in lines)
+    # What is shown is numbered: each loss has the number 1 so far.
+    kept, losses = _fitting(blocks, columns, code), count(1)
+    return "\n".join(
+        f"{next(losses)}{line[1:]}" if line in firsts else line for lines in kept for line in lines
+    )
 
 
 def summary_of_runs(runs: Sequence[Path], of: str, columns: int | None = None) -> str:
@@ -139,17 +145,22 @@ def summary_of_runs(runs: Sequence[Path], of: str, columns: int | None = None) -
     return as_text(open_run(runs[0]), home_folder(), before, columns)
 
 
-def _fitting(blocks: Sequence[tuple[int, list[str]]], columns: int) -> list[list[str]]:
-    """Return the blocks of lines that fit, in their order; those of rank 0 always do."""
+def _fitting(
+    blocks: Sequence[tuple[int, list[str]]], columns: int, code: Sequence[str]
+) -> list[list[str]]:
+    """Return the blocks of lines that fit, in their order, some without their code; those of rank
+    0 always do."""
     left = _MOST_ROWS
-    kept = set()
+    kept = {}
     for number, (rank, lines) in sorted(enumerate(blocks), key=lambda one: one[1][0]):
-        rows = wrapped("\n".join(lines), columns).split("\n")
-        needed = sum(math.ceil(len(row) / columns) for row in rows)
-        if not rank or needed <= left:
-            kept.add(number)
-            left -= needed
-    return [lines for number, (_, lines) in enumerate(blocks) if number in kept]
+        for some in (lines, [line for line in lines if line not in code]):
+            rows = wrapped("\n".join(some), columns).split("\n")
+            needed = sum(math.ceil(len(row) / columns) for row in rows)
+            if any(some) and (not rank or needed <= left):
+                kept[number] = some
+                left -= needed
+                break
+    return [kept[number] for number in sorted(kept)]
 
 
 def one_line(text: str) -> str:
@@ -272,13 +283,11 @@ def _step(judged: JudgedRun) -> list[str]:
 
 def _losses(judged: JudgedRun) -> list[list[str]]:
     """Return the lines of the largest losses; a limit without a loss has no number."""
-    shown = judged.losses[:_MOST_LOSSES]
-    losses = [one for one in shown if one.lost_s]
-    return [list(_loss(one, losses.index(one) + 1 if one.lost_s else 0)) for one in shown]
+    return [list(_loss(one)) for one in judged.losses[:_MOST_LOSSES]]
 
 
-def _loss(finding: Finding, number: int) -> Iterator[str]:
-    yield one_line(f"{number}. {loss_text(finding)}" if number else finding.sentence)
+def _loss(finding: Finding) -> Iterator[str]:
+    yield one_line(f"{_FIRST}{loss_text(finding)}" if finding.lost_s else finding.sentence)
     if finding.advice:
         yield f"   -> {one_line(finding.advice)}"
     if isinstance(finding.forecast, RemedyForecast):

@@ -1,5 +1,6 @@
 """From snapshots to what panes show, without an app."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +149,19 @@ def test_a_request_of_this_screen_is_shown_at_once() -> None:
     assert [row.note for row in rows if row.name == "workers"] == [
         "requested, waits for the current batch"
     ]
+
+
+def test_a_setting_that_measured_slower_is_no_forecast() -> None:
+    """`off: no gain` stood beside `default → off: 1.17 x slower`, measured beside other workers."""
+    view = look(usual(None))
+    for better in ({("workers", "auto"): "off"}, {}):
+        situation = replace(view.situation, better=better)
+        (row,) = (
+            one
+            for one in knob_rows(replace(view, situation=situation), live=True)
+            if one.name == "workers"
+        )
+        assert (row.note == "auto: measured slower") == bool(better), row
 
 
 def test_everything_rare_is_a_row() -> None:

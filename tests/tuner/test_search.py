@@ -317,7 +317,7 @@ def steps(step_ms: float, spread: float, count: int = 60) -> Rows:
     ("after_ms", "spread", "kept", "reason"),
     [
         pytest.param(12.0, 0.02, True, "", id="clear"),
-        pytest.param(19.2, 0.3, False, "a gain of 2 % is not proved", id="within noise"),
+        pytest.param(19.2, 0.3, False, "not proved faster", id="within noise"),
         pytest.param(19.9, 0.001, False, "no gain of 2 %", id="less than 2 %"),
         pytest.param(30.0, 0.02, False, "slower", id="slower"),
     ],

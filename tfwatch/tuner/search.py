@@ -291,4 +291,4 @@ def _why_not(gain: Estimate) -> str:
         return "slower"
     if gain.high <= 1 + LEAST_GAIN or gain.ratio <= 1:
         return f"no gain of {units.percent(LEAST_GAIN)}"
-    return f"a gain of {units.percent(LEAST_GAIN)} is not proved"
+    return "not proved faster"

@@ -75,7 +75,7 @@ def test_a_wide_range_is_told_beside_the_number() -> None:
         pytest.param(ON, "about 13.8 ms  1.7 x", id="a gain"),
         pytest.param(
             changed(changed(ON, value="off", now_ms=13.9, low_ms=21.0, high_ms=26.0), step_ms=23.4),
-            "about 23.4 ms  0.6 x",
+            "about 23.4 ms  1.7 x slower",
             id="a loss",
         ),
         pytest.param(changed(ON, high_ms=30.0), "gain not sure", id="an interval that holds 1"),

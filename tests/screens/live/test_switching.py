@@ -62,7 +62,7 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
         await show.frame()
         assert "taken up" not in show.text
         assert "requested" not in show.text
-        assert "p prefetch 4 off: 0.6 x" in show.words
+        assert "p prefetch 4 off: 1.7 x slower" in show.words
 
 
 async def test_w_asks_before_maps_draw_other_random_numbers() -> None:

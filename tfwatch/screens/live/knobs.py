@@ -142,10 +142,15 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     forecast_text = _forecast_text(view, state, forecast) if forecast and is_forecast else ""
     if asks and can_switch:
         forecast_text = "; ".join(filter(None, (forecast_text, _ASKS)))
-    gains = forecast is None or not forecast.is_known or forecast.has_gain
+    # A measurement beside other settings comes before a forecast too.
+    is_slower = view.situation.better.get((knob.name, following)) == state.now
+    gains = not is_slower and (forecast is None or not forecast.is_known or forecast.has_gain)
     shows_next = not refused and (state.asked or (following != state.now and gains))
     if forecast and forecast_text and not gains:
-        forecast_text = f"{following}: {gain_text(forecast)}"
+        is_forecast = forecast.is_sure and forecast.differs and not forecast.measured
+        text = f"{'about ' if is_forecast else ''}{gain_text(forecast)}"
+        text = "measured slower" if is_slower and not forecast.measured else text
+        forecast_text = f"{following}: {text}"
         forecast_text = _other_key(view, state) or forecast_text
     is_advised = view.finding.advises(knob)
     is_switched = state.now != view.snapshot.manifest.knobs.get(knob.name)

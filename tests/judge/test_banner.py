@@ -24,6 +24,7 @@ from tfwatch.judge.machine import MachineFigures
 from tfwatch.judge.other_programs import OtherPrograms
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.stalls import Stall
+from tfwatch.screens.live.header import BannerPane
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,18 @@ def test_beside_other_programs_no_verdict_is_good_and_the_first_line_names_them(
     found = banner(changed(RUNNING, split=judged(0.2), machine=MachineFigures(), others=others))
 
     assert (found.word, found.tone) == ("OK, data wait 1 %", Tone.WARN)
-    assert found.remark == "OTHER PROGRAMS USE 1.4 OF 2 CORES: all times here are longer for it"
+    assert found.remark == "OTHER PROGRAMS USE 1.4 OF 2 CORES: all times are longer for it"
+
+
+def test_beside_other_programs_the_first_line_keeps_the_loss() -> None:
+    others = OtherPrograms(20.0, 60.0, 1.4, 2, matters=True)
+    found = banner(changed(RUNNING, split=judged(), machine=MachineFigures(), others=others))
+
+    remark = f"{found.lost_s:.1f} s lost, OTHER PROGRAMS USE 1.4 OF 2 CORES"
+    assert found.remark == f"{remark}: all times are longer for it"
+    pane = BannerPane()
+    pane.banner = found
+    assert pane.rows(78, 3)[0].plain == f" STARVING 41 %   {remark}"
 
 
 def test_the_verdict_before_a_switch_stands_until_the_next_one() -> None:

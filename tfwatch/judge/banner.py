@@ -56,7 +56,7 @@ def banner(now: Situation, losses: Sequence[Finding], before: Finding | None = N
     if now.last_losses and not finding.remark:  # a failed or killed run: its cause comes first
         last = now.last_losses[0]
         finding = replace(finding, remark=f"{last.word}; {last.advice}", code=last.code)
-    finding = _with_loss(now, replace(finding, remark=finding.remark or remark(now)))
+    finding = _with_loss(now, replace(finding, remark=finding.remark or _remark(now, finding)))
     if now.unrecorded and now.ended is None:
         missing = (
             f"NOT RECORDED since step {units.count(now.steps_total + 1)}: {now.unrecorded};"
@@ -376,11 +376,18 @@ def remark(now: Situation) -> str:
     return next(_problems(now, now.machine), "") if is_running and now.machine else ""
 
 
+def _remark(now: Situation, finding: Finding) -> str:
+    """Return the most urgent problem, after the seconds that the finding has lost."""
+    lost = f"{units.seconds(finding.lost_s)} lost" if finding.lost_s else ""
+    problem = remark(now)
+    return ", ".join(filter(None, (lost, problem))) if problem else ""
+
+
 def _problems(now: Situation, machine: MachineFigures) -> Iterator[str]:
     """Yield the problems, the most urgent first."""
     smaller = "use smaller batches, buffers or caches"
     if now.others.matters:
-        yield f"{now.others.text.upper()}: all times here are longer for it"
+        yield f"{now.others.text.upper()}: all times are longer for it"
     if machine.is_swapping:
         yield f"swapping {(machine.swap_bytes_s or 0) / 2**20:.0f} MB/s: {smaller}"
     if machine.pressure == len(PRESSURE) - 1:

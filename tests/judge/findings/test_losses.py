@@ -161,7 +161,7 @@ NO_GPU = "a GPU or a smaller model"
             losing(
                 data_wait_s=5.0, stages=StageTable(0, (Stage("map(scale)", "Map", 0.96), BATCH))
             ),
-            "map(scale) takes 30 us an example, most of it for the call itself",
+            "each example takes 30 us: map(scale), most of it for its calls",
             5.0 * 0.96 / 1.06,
             ".batch(32) before the map",
         ),
@@ -282,7 +282,7 @@ NO_GPU = "a GPU or a smaller model"
         (
             "between-fits",
             losing(between_fits_s=9.0, fits=10, code=(code("BETWEEN_FITS", 9.0),)),
-            "9.0 s between 10 fits of 100 steps, in the script: 100 % of it at train.py:41 in load",
+            "9.0 s between 10 fits of 100 steps: 100 % of it at train.py:41 in load",
             9.0,
             "one data set that does it while the model trains",
         ),
@@ -290,8 +290,8 @@ NO_GPU = "a GPU or a smaller model"
             "between-fits",
             losing(between_fits_s=9.0, fits=10, code=(code("BETWEEN_FITS", 9.0, "", "predict"),)),
             (
-                "9.0 s between 10 fits of 100 steps, in the script: 100 % of it at train.py:41 in"
-                " load, which calls predict"
+                "9.0 s between 10 fits of 100 steps: 100 % of it at train.py:41 in load, which calls"
+                " predict"
             ),
             9.0,
             "model.predict_on_batch(x) in place of model.predict",
@@ -660,7 +660,7 @@ def test_the_code_for_cheap_maps_and_saves_is_the_place_and_what_to_do_there() -
     def line_of(now: Situation) -> str:
         return find_losses(now)[0].code
 
-    then = ": .batch(32) before it; functions get whole batches"
+    then = ":\n# .batch(32) before the map, whose function gets whole batches"
     assert line_of(cheap) == f"# map(scale){then}"
     assert line_of(
         changed(cheap, manifest=msgspec.structs.replace(cheap.manifest, code=edits))

@@ -192,6 +192,31 @@ def test_beside_a_remark_the_cause_is_kept_and_the_figures_go(width: int, cause:
     assert pane.rows(width, 3)[1].plain == cause
 
 
+_LONG = "04_cheap_maps_before_the_batch.py"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "brief", "shown"),
+    [
+        (
+            f"each example takes 76 us: 3 maps from cases/{_LONG}:22 on, most of it for the calls",
+            "each example takes 76 us",
+            f"3 maps from {_LONG}:22 on, most of it for the calls",
+        ),
+        (
+            f"17.7 s between 90 fits of 1 step: most of the time at {_LONG}:23, which calls predict",
+            "",
+            f"at {_LONG}:23, which calls predict",
+        ),
+    ],
+)
+def test_words_before_the_place_go_first(sentence: str, brief: str, shown: str) -> None:
+    pane = BannerPane()
+    pane.banner = Finding("loss", "LOST 40 %", sentence, brief=brief, remark="OTHER PROGRAMS")
+
+    assert pane.rows(WIDTH, 3)[1].plain == shown
+
+
 _SLOW = "callback Slow takes 2:57, 30.9 ms/step"
 
 

@@ -47,10 +47,10 @@ def find(now: Situation) -> Finding | None:
     times = regime.code_in("BETWEEN_FITS")
     all_s = sum(one.seconds for one in times)
     top = _most(times, all_s)
-    where, lost_s = "", spent.between_fits_s
+    where, lost_s = ", in the script", spent.between_fits_s
     if top:
         call = f", which calls {top.call}" if top.call else ""
-        where = f": {units.percent(top.seconds / all_s)} of it at {top.place}{call}"
+        where = f": {units.percent(top.seconds / all_s)} of it at {top.place.removesuffix(' in <module>')}{call}"
         # The rest is what each fit takes to begin and to end.
         own_s = sum(one.seconds for one in times if one.place and one.call != "fit")
         lost_s *= own_s / all_s
@@ -60,7 +60,7 @@ def find(now: Situation) -> Finding | None:
     return Finding(
         "between-fits",
         now.label("BETWEEN FITS", lost_s),
-        f"{brief}, in the script{where}",
+        f"{brief}{where}",
         advice.sentence,
         advice.edit,
         brief=brief,

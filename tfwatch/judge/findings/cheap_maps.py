@@ -33,17 +33,20 @@ def find(now: Situation) -> Finding | None:
     supply_ms = sum(stage.batch_ms for stage in table.stages if stage.batch_ms > 0)
     share = min(1.0, sum(stage.batch_ms for stage in maps) / supply_ms) if supply_ms > 0 else 0.0
     lost_s = waited_s(now) * share
-    names = " and ".join(dict.fromkeys(stage.name.partition(",")[0] for stage in maps))
-    each_us = 1e3 * sum(stage.busy_ms for stage in maps) / size
-    takes = "take" if " and " in names else "takes"
+    named = dict.fromkeys(stage.name.partition(",")[0] for stage in maps)
+    names = " and ".join(named) if len(named) == len(maps) else f"{len(maps)} maps"
+    place, its = _place(now, table), "its" if len(maps) == 1 else "their"
+    at = f" at {place}" if place else ""
+    brief = f"each example takes {1e3 * sum(stage.busy_ms for stage in maps) / size:.0f} us"
     return Finding(
         "cheap-maps",
         now.label("STARVING", lost_s, stepped_s(now)),
-        f"{names} {takes} {each_us:.0f} us an example, most of it for the call itself",
+        f"{brief}: {names}{at}, most of it for {its} calls",
         f".batch({size}) before the map, with a function of whole batches (vectorized):"
         f" {size} calls a batch become one",
-        f"# {_place(now, table) or names}: .batch({size}) before it; functions get whole batches",
-        where=maps[0].name,
+        f"# {place or names}:\n# .batch({size}) before the map, whose function gets whole batches",
+        brief=brief,
+        where=place or maps[0].name,
         claims={"data_wait_s": lost_s},
     )
 

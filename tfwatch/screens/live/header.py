@@ -3,6 +3,7 @@ recording; below it the banner."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -171,6 +172,8 @@ def _script_state(view: RunView) -> tuple[str, bool]:
 
 # -- the banner ------------------------------------------------------------------------------------
 
+#: A line of the user's file, outside brackets.
+_PLACE = re.compile(r"(?:at )?(?<!\()\b(?:[\w.-]*/)*([\w.-]+\.py:\d+)")
 EMPTY = Finding(MOMENT, "STARTING", "", tone=Tone.BUSY)
 
 
@@ -203,9 +206,12 @@ class BannerPane(Pane):
         is_cause = bool(found.brief) and second.startswith((f"{found.brief}:", f"{found.brief};"))
         if is_cause and cell_len(second) > width:
             second = found.cause  # a sentence of its own; the word and the chart have the figures
+        cause, place = shorten_clauses(second, width), _PLACE.search(second)
+        if place and place[1] not in cause:
+            cause = shorten_clauses(second[place.start() :], width)
         return [
             word + row((f"  {first}", "bold")),
-            row((shorten_clauses(second, width), "bold")),
+            row((cause, "bold")),
             row(shorten_clauses(found.advice, width)),
         ]
 

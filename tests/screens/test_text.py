@@ -3,7 +3,15 @@
 import pytest
 from textual.content import Content
 
-from tfwatch.screens.text import column, fit, plain, shorten_clauses, single_width, wrap_text
+from tfwatch.screens.text import (
+    column,
+    cut_row,
+    fit,
+    plain,
+    shorten_clauses,
+    single_width,
+    wrap_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +79,19 @@ def test_the_highest_rank_goes_first() -> None:
     assert fit(parts, 10).plain == "aa  bb  cc"
     assert fit(parts, 9).plain == "aa  cc"
     assert fit(parts, 1).plain == "aa"
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        pytest.param(28, "2 workers on 2 cores, serial", id="it fits"),
+        pytest.param(27, "2 workers on 2 cores, …", id="between words"),
+        pytest.param(20, "2 workers on 2 …", id="within a word"),
+        pytest.param(6, "2 wor…", id="a word wider than half of the row"),
+    ],
+)
+def test_a_row_is_cut_between_words(width: int, shown: str) -> None:
+    assert cut_row(Content("2 workers on 2 cores, serial"), width).plain == shown
 
 
 @pytest.mark.parametrize(

@@ -272,9 +272,7 @@ def test_epochs_that_end_before_the_next_reading_are_reported_as_the_reason() ->
         next(held.batches)
         reader.read()
 
-    assert only(recorded(writer), SensorMissing).reason.startswith(
-        "epochs are shorter than the time between two readings"
-    )
+    assert only(recorded(writer), SensorMissing).reason.startswith("epochs too short for a reading")
 
 
 def test_the_argument_of_fit_marks_the_stage_that_keras_made_of_it() -> None:

@@ -106,7 +106,7 @@ _TABLE = (
         WORKERS,
         key="w",
         action="workers off, or back on",
-        purpose="parallel map calls",
+        purpose="prepares data in parallel",
         call="num_parallel_calls={}",
         words=(OFF, DEFAULT, AUTO),
         largest=LARGEST,

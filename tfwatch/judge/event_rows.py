@@ -368,6 +368,9 @@ class EventRows(Sequence[EventRow]):
     def _autopilot_runs(self) -> Sequence[AutopilotRun]:
         return autopilot_runs(self._snapshot.events.of(*AUTOPILOT_EVENTS))
 
+    def _autopilot_run(self, ended: facts.AutopilotEnded) -> AutopilotRun | None:
+        return next((one for one in self._autopilot_runs if one.ended == ended), None)
+
     def _describe(self, what: RowSource) -> RowText:
         match what:
             case facts.PipelineSwitched():
@@ -375,7 +378,7 @@ class EventRows(Sequence[EventRow]):
             case facts.EpochEnded():
                 return _describe_epoch(what, self._snapshot)
             case facts.AutopilotEnded():
-                run = next((one for one in self._autopilot_runs if one.ended == what), None)
+                run = self._autopilot_run(what)
                 # A damaged run may lack its begin.
                 said = wording.autopilot_text(run) if run else what.reason
                 return _AUTOPILOT, f"autopilot: {said}", _ACCENT
@@ -401,6 +404,14 @@ class EventRows(Sequence[EventRow]):
                 return _describe_epoch(what, self._snapshot, is_brief=True)[1]
             case Stall():
                 return _stall_text(what)
+            case facts.AutopilotEnded():
+                run = self._autopilot_run(what)
+                # What it gained is in the sentence.
+                return (
+                    "" if run is None or run.kept else f"autopilot: {wording.autopilot_brief(run)}"
+                )
+            case facts.RandomDrawsAllowed():
+                return f"{other_draws_text(what)}, accepted by {what.by}"
         return ""
 
 

@@ -184,9 +184,9 @@ class StageTable:
         """True where the last stage is a prefetch, tfwatch's or another."""
         return bool(self.stages) and self.stages[-1].is_buffer
 
-    def total(self, step_ms: float, wait_ms: float) -> tuple[str, float] | None:
-        """Return the time of a batch in all stages: `wall` where they run in parallel, `calls` one
-        after another, as where they share the cores.
+    def total(self, step_ms: float, wait_ms: float) -> float | None:
+        """Return the milliseconds of a batch in all stages: of the clock where they run in
+        parallel, else one after another, as where they share the cores.
 
         None where neither explains the steps: it is far below their data wait, or above the step,
         as in readings of a stall. wait_ms: 0 where the steps do not starve; NaN is unknown.
@@ -194,9 +194,8 @@ class StageTable:
         if self.rate_ms > _ABOVE * step_ms:
             return None
         is_parallel = self.rate_ms < _ALONE * self.all_ms
-        known = {"calls": self.all_ms}
-        known = {"wall": self.rate_ms, **known} if is_parallel else known
-        return next(((word, ms) for word, ms in known.items() if not ms < _COVERS * wait_ms), None)
+        known = (self.rate_ms, self.all_ms) if is_parallel else (self.all_ms,)
+        return next((ms for ms in known if not ms < _COVERS * wait_ms), None)
 
     def is_ahead(self, work_ms: float) -> bool:
         """Return True if batches wait in a full buffer and take less than `work_ms`, a step's
@@ -383,12 +382,12 @@ def _sentence(
         return f"{name} runs Python{holds}: {takes}{calls}"
     workers = f"{stage.parallelism:.0f} workers{f' on {cores} cores' if cores else ''}"
     if reason == "busy":
-        has = f" has {workers}" if stage.is_parallel else ""
-        return f"{name}{has}, which read files or compute: {takes}"
+        take = f"{workers} take " if stage.is_parallel else ""
+        return f"{name} reads files or computes: {take}{takes}"
     if not stage.is_parallel:
         return f"{name} is CPU-bound: {takes}"
     work = units.milliseconds(stage.busy_ms)
-    return f"{name} is CPU-bound with {workers}: {work} of work per batch, {takes}"
+    return f"{name} is CPU-bound: {workers} take {takes}, {work} of work"
 
 
 def _stage(rows: Rows, name: str, kind: str) -> Stage:

@@ -301,7 +301,10 @@ class Follower:
             waited_s=self._data_wait_s(snapshot),
             machine=self._step_search.machine.machine(snapshot),
             others=self._others.now(snapshot),
-            left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
+            # How many more fits a script calls is unknown.
+            left_s=left_s(snapshot.progress, steps_in_all(snapshot))
+            if newest_fit(snapshot) < 2
+            else None,
             live=self._live,
         )
 

@@ -18,7 +18,7 @@ from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
-from tfwatch.screens.text import row
+from tfwatch.screens.text import cut_row, row
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -48,8 +48,8 @@ class PaintedRows(Widget):
 
 
 def strip_of(widget: Widget, row: Content, width: int) -> Strip:
-    """Return a row of text in its widget's style."""
-    return Visual.to_strips(widget, row, width, 1, widget.visual_style)[0]
+    """Return a row of text in its widget's style, cut where it is too wide."""
+    return Visual.to_strips(widget, cut_row(row, width), width, 1, widget.visual_style)[0]
 
 
 class Pane(PaintedRows):
@@ -58,7 +58,6 @@ class Pane(PaintedRows):
     DEFAULT_CSS = """
     Pane {
         text-wrap: nowrap;
-        text-overflow: ellipsis;
         padding: 0 1;
     }
     """

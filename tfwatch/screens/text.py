@@ -80,6 +80,15 @@ def shorten(text: str, width: int) -> str:
     return text if cell_len(text) <= width else column(text, width, "...")
 
 
+def cut_row(line: Content, width: int) -> Content:
+    """Cut a row that is wider than `width` cells between words, within one of half the row."""
+    if line.cell_length <= width:
+        return line
+    head = line.truncate(max(width - 1, 0))
+    at = len(head) if line.plain[len(head) :].startswith(" ") else head.plain.rfind(" ") + 1
+    return head[: at if 2 * at >= width else len(head)] + "…"
+
+
 def single_width(text: str) -> str:
     """Return the text with one cell per character; a character of another width becomes a question
     mark."""

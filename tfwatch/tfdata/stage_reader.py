@@ -62,7 +62,7 @@ _WORKERS = "a PyDataset with workers makes its batches outside tf.data, which ke
 #: Reported after so many readings in a row of an iterator that had just begun.
 _SHORT_READINGS, _SHORT_EPOCHS = (
     3,
-    "epochs are shorter than the time between two readings of the stages",
+    "epochs too short for a reading",
 )
 _USE_LONGER_EPOCHS = "use longer epochs"
 #: At the end of the data the stages vanish one by one, the source first: so many such readings are

@@ -127,6 +127,18 @@ NO_GPU = "a GPU or a smaller model"
         ),
         (
             "stall",
+            losing(
+                data_wait_s=6.0,
+                epochs=3,
+                stalls=[Stall(9, 1, 1, 1800.0, "", place="feed.py:13 in read, below map(load)")]
+                * 3,
+            ),
+            "3 stalls of 1.8 s each: feed.py:13 in read, below map(load), one in each epoch; ",
+            5.4,
+            "log what read gets when feed.py:13 takes over 1 s; skip, copy or repair that",
+        ),
+        (
+            "stall",
             losing(data_wait_s=8.4, stalls=[Stall(9, 1, 1, 1800.0, "swap")] * 3),
             "3 stalls of 1.8 s each: swap; between them a step waits 3.0 ms for data in the mean",
             5.4,
@@ -290,11 +302,11 @@ NO_GPU = "a GPU or a smaller model"
             "between-fits",
             losing(between_fits_s=9.0, fits=10, code=(code("BETWEEN_FITS", 9.0, "", "predict"),)),
             (
-                "9.0 s between 10 fits of 100 steps: 100 % of it at train.py:41 in load, which calls"
-                " predict"
+                "9.0 s between 10 fits of 100 steps: 100 % of it at train.py:41 in load, which"
+                " calls predict"
             ),
             9.0,
-            "model.predict_on_batch(x) in place of model.predict",
+            "model.predict_on_batch in place of model.predict,",
         ),
         (
             "metric",

@@ -31,7 +31,7 @@ def test_there_is_none_in_the_first_steps_while_stalled_and_while_a_switch_is_un
     assert note.startswith("no forecast yet: ")
     assert "of 20 steps" in note
     assert "ms" not in notes(look(stalled))["prefetch"]
-    assert notes(look(asked))["prefetch"] == "no forecast while switching"
+    assert notes(look(asked))["prefetch"] == "no forecast: switching"
 
 
 def test_a_run_that_is_over_has_no_forecasts() -> None:

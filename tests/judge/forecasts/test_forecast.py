@@ -268,7 +268,7 @@ def test_there_is_no_forecast_while_stalled_or_before_twenty_steps() -> None:
     early = forecast(replace(evidence(20.0), breakdown=breakdown(few), rows=few), {"prefetch": "4"})
 
     assert math.isnan(stalled.step_ms)
-    assert stalled.why == "no forecast while stalled"
+    assert stalled.why == "no forecast: stalled"
     assert early.why == "no forecast yet: 12 of 20 steps"
 
 

@@ -204,7 +204,7 @@ _LONG = "04_cheap_maps_before_the_batch.py"
             f"3 maps from {_LONG}:22 on, most of it for the calls",
         ),
         (
-            f"17.7 s between 90 fits of 1 step: most of the time at {_LONG}:23, which calls predict",
+            f"17.7 s between 90 fits of 1 step: most of it is at {_LONG}:23, which calls predict",
             "",
             f"at {_LONG}:23, which calls predict",
         ),

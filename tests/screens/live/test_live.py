@@ -11,6 +11,7 @@ from tests.judge.test_view import look
 from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.showing import header_of, shown
 from tests.screens.states import starving
+from tfwatch.core.events import EpochStarted
 from tfwatch.core.rows import Phase
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.liveness import Life
@@ -99,3 +100,12 @@ def test_an_epoch_beyond_the_known_ones_is_no_part_of_them(epochs: int, text: st
     later = replace(view, snapshot=replace(view.snapshot, manifest=manifest))
 
     assert epoch_text(later) == text
+
+
+def test_of_a_script_of_many_fits_no_time_left_is_known() -> None:
+    run = usual(None)
+    run.writer.event(EpochStarted(run.writer.now_ns(), 77, 78, 1, 78))
+    run.writer.describe(epochs=78)
+    view = replace(look(run), fit=78)
+
+    assert (view.situation.left_s, epoch_text(view)) == (None, "fit 78")

@@ -23,15 +23,17 @@ def test_with_prefetch_the_work_of_a_step_is_shown_beside_the_bottleneck() -> No
         ("batch(32)", "BatchV2", 0.6, 1.0, N_A, N_A),
     )
     rows = rows_of(run, 62)
-    assert "wall 23.0; a step: 13.8 compute + host" in rows
+    assert "23.0 ms a batch; a step: 13.8 compute + host" in rows
     assert f"→ map(decode) 92.0 {'█' * 24} 4 of 2" in rows
 
 
 @pytest.mark.parametrize(
     ("maps_ms", "total"),
     [
-        pytest.param((92.0,), "wall 23.0; a step: 13.8 compute + host", id="it explains the wait"),
-        pytest.param((8.0, 8.0), "calls 16.0; a step: 13.8 compute + host", id="shared cores"),
+        pytest.param(
+            (92.0,), "23.0 ms a batch; a step: 13.8 compute + host", id="it explains the wait"
+        ),
+        pytest.param((8.0, 8.0), "16.0 ms a batch; a step: 13.8 compute + host", id="shared cores"),
         pytest.param((1.0, 1.0), "", id="too short for the wait"),
     ],
 )

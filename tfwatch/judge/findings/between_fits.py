@@ -23,9 +23,7 @@ _MOST = 0.3
 #: A fit is short up to so many steps: its begin and end then take longer than they do.
 _SHORT = 8
 _PREDICTS = ("predict", "evaluate")
-_PREDICT = (
-    "model.predict_on_batch(x) in place of model.{call}(x), which builds an iterator in each call"
-)
+_PREDICT = "model.predict_on_batch in place of model.{call}, which builds an iterator in each call"
 _TRAIN = "train_on_batch in place of fit, or more rows in each fit"
 _LOAD = (
     "one data set that does it while the model trains, and one fit: tf.data's from_generator or"
@@ -35,8 +33,8 @@ _LOAD_CODE = """def rows():  # in place of the loop over fit
     for chunk in chunks: yield from load(chunk)
 dataset = tf.data.Dataset.from_generator(rows, output_signature=...)
 model.fit(dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE))"""
-_PREDICT_CODE = "values = model.predict_on_batch(x)  # in place of model.{call}(x)"
-_TRAIN_CODE = "model.train_on_batch(x, y)  # in place of model.fit(x, y, epochs=1)"
+_PREDICT_CODE = "values = model.predict_on_batch(your_rows)  # {at}in place of model.{call}"
+_TRAIN_CODE = "model.train_on_batch(your_rows, your_labels)  # {at}in place of model.fit"
 
 
 def find(now: Situation) -> Finding | None:
@@ -50,7 +48,8 @@ def find(now: Situation) -> Finding | None:
     where, lost_s = ", in the script", spent.between_fits_s
     if top:
         call = f", which calls {top.call}" if top.call else ""
-        where = f": {units.percent(top.seconds / all_s)} of it at {top.place.removesuffix(' in <module>')}{call}"
+        at = top.place.removesuffix(" in <module>")
+        where = f": {units.percent(top.seconds / all_s)} of it at {at}{call}"
         # The rest is what each fit takes to begin and to end.
         own_s = sum(one.seconds for one in times if one.place and one.call != "fit")
         lost_s *= own_s / all_s
@@ -82,9 +81,17 @@ def _most(times: Sequence[CodeTime], all_s: float) -> CodeTime | None:
 
 def _advise(times: Sequence[CodeTime], top: CodeTime | None, *, is_short: bool) -> Advice:
     calls = [one.call for one in times if one.call in _PREDICTS]
+    train_code = _TRAIN_CODE.format(at=_place_of("fit", times))
     if calls and (top is None or top.call in _PREDICTS or is_short):
-        sentence, code = _PREDICT.format(call=calls[0]), _PREDICT_CODE.format(call=calls[0])
+        sentence, at = _PREDICT.format(call=calls[0]), _place_of(calls[0], times)
+        code = _PREDICT_CODE.format(call=calls[0], at=at)
         if is_short:
-            return Advice(f"{sentence}; {_TRAIN}", f"{code}\n{_TRAIN_CODE}")
+            return Advice(f"{sentence}; {_TRAIN}", f"{code}\n{train_code}")
         return Advice(sentence, code)
-    return Advice(_TRAIN, _TRAIN_CODE) if is_short else Advice(_LOAD, _LOAD_CODE)
+    return Advice(_TRAIN, train_code) if is_short else Advice(_LOAD, _LOAD_CODE)
+
+
+def _place_of(call: str, times: Sequence[CodeTime]) -> str:
+    """Return `train.py:23: ` of the line that makes a call; empty where it was not sampled."""
+    place = next((one.place for one in times if one.call == call and one.place), "")
+    return f"{place.partition(' in ')[0]}: " if place else ""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 #: Stalls are the finding where they hold this share of the data wait.
 _MOST = 0.5
-#: The advice where the line is known.
-_OF_PLACE = "see what that line waits for then: a slow file, the network or a lock"
+#: A call of this many seconds is logged.
+_LOGGED_S = 1
 
 
 def find(now: Situation) -> Finding | None:
@@ -40,8 +40,9 @@ def find(now: Situation) -> Finding | None:
     return Finding(
         "stall",
         now.label("STALLS", lost_s),
-        f"{brief}: {reason}; between them {_between(now, lost_s)}",
-        _OF_PLACE if place else "a larger buffer (.prefetch) hides short stalls only",
+        f"{brief}: {reason}{_when(now, stalls) if place else ''}; between them"
+        f" {_between(now, lost_s)}",
+        _advice(place),
         brief=brief,
         where=place,
         claims={"data_wait_s": lost_s},
@@ -80,6 +81,23 @@ def _between(now: Situation, lost_s: float) -> str:
     if step_ms and wait_ms >= LEADS_FROM * step_ms:
         return f"a step waits {units.milliseconds(wait_ms)} for data in the mean"
     return f"the pipeline keeps up{f', {units.milliseconds(step_ms)}/step' if step_ms else ''}"
+
+
+def _when(now: Situation, stalls: Sequence[Stall]) -> str:
+    """Return `, one in each epoch`, which the same element causes, else `, last at step 912`."""
+    is_each = len(stalls) > 1 and now.regime.epochs - len(stalls) in (0, 1)
+    return ", one in each epoch" if is_each else f", last at step {units.count(stalls[-1].step)}"
+
+
+def _advice(place: str) -> str:
+    """Advise to find the element that takes long. place: `feed.py:41 in rows, below map(read)`, or
+    a stage; empty where unknown."""
+    line, _, function = place.partition(" in ")
+    if not place:
+        return "a larger buffer (.prefetch) hides short stalls only"
+    gets = function.partition(",")[0] or "its function"
+    gets = "it" if gets.startswith("<") else gets
+    return f"log what {gets} gets when {line} takes over {_LOGGED_S} s; skip, copy or repair that"
 
 
 def _costliest(stalls: Sequence[Stall], text: str) -> str:

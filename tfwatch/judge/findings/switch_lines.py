@@ -84,6 +84,7 @@ def advise_gain(now: Situation, gain: Forecast) -> Advice:
     part = now.split
     text = expected_gain_text(gain, part.step.mean if part else math.nan)
     costs = f"; {_cache_costs(now)}" if gain.knob == CACHE else ""
+    draws = draws and f"{draws}, asks first"
     key = key_text(gain, now.knobs.get(gain.knob, OFF))
     return Advice(f"{key}: {text}{costs}{draws}", line_with_switch(now, gain.knob, gain.value))
 

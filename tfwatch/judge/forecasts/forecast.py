@@ -155,7 +155,7 @@ def _why_not(evidence: Evidence, knob: str, value: str) -> str:
     """Return the reason for no forecast, e.g. that the training would refuse a cache; empty where
     one can be made."""
     if evidence.no_forecast_reason:
-        return f"no forecast while {evidence.no_forecast_reason}"
+        return f"no forecast: {evidence.no_forecast_reason}"
     steps = evidence.breakdown.steps if evidence.breakdown else 0
     if steps < LEAST:
         return f"no forecast yet: {steps} of {LEAST} steps"

@@ -15,6 +15,7 @@ from tfwatch.core.clock import Slot, second_of
 from tfwatch.judge.banner import moment_text
 from tfwatch.judge.effects.wording import steps_text
 from tfwatch.judge.findings.finding import MOMENT, Finding, Tone
+from tfwatch.judge.script_runs import newest_fit
 from tfwatch.runs.folder import SLOW_S
 from tfwatch.runs.library import short_path
 from tfwatch.runs.liveness import Life
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from tfwatch.runs.snapshot import Snapshot
 
 _RECORDING = "recording"
-#: The longest name, cells: at 60 columns the epoch and the recording state fit beside it.
+#: The longest name in a narrow window, cells: at 60 columns the epoch and the recording state fit
+#: beside it.
 _LONGEST_NAME = 28
 
 
@@ -53,15 +55,15 @@ class RunHeader(ViewPane):
         text, alert = _state(self.view)
         mark = "● " if text == _RECORDING else ""
         state = row((f"{mark}{text}", "$text-error bold" if alert else "$text-success"))
-        parts = [(rank, part) for rank, part in self._parts(self.view) if part.plain]
+        parts = [(rank, part) for rank, part in self._parts(self.view, width) if part.plain]
         room = max(10, width - state.cell_length - 2)
         return [spread(fit(parts, room), state, width)]
 
-    def _parts(self, view: RunView) -> Iterator[tuple[int, Content]]:
-        device = _device(view)
+    def _parts(self, view: RunView, width: int) -> Iterator[tuple[int, Content]]:
+        device, name = _device(view), max(_LONGEST_NAME, width * 3 // 7)
         runs, moment = view.snapshot.life is Life.RUNNING, _moment(view)
         yield 5, row(("tfwatch", "$accent bold"))
-        yield 0, row((shorten(view.snapshot.manifest.workload, _LONGEST_NAME), "bold"))
+        yield 0, row((shorten(view.snapshot.manifest.workload, name), "bold"))
         yield 4, row(f"on {device}" if device else "")
         yield 0, row((_rank(view), "bold"))
         yield 0, row(epoch_text(view))
@@ -86,9 +88,12 @@ class RunHeader(ViewPane):
 
 
 def epoch_text(view: RunView) -> str:
-    """Return `epoch 2/20`, from a script's second fit on after its number: `fit 3 epoch 1`."""
+    """Return `epoch 2/20`, from a script's second fit on after its number: `fit 3 epoch 1`; of
+    fits with one epoch each `fit 78`."""
     manifest, latest = view.snapshot.manifest, view.snapshot.latest
     fit = f"{'loop' if manifest.loop else 'fit'} {view.fit}" if view.fit > 1 else ""
+    if 1 < newest_fit(view.snapshot) >= (manifest.epochs or 0) > 0:
+        return fit
     # The manifest of a script's next fit comes a moment after its first steps.
     is_known = latest is not None and latest.epoch < (manifest.epochs or 0)
     of = f"/{manifest.epochs}" if is_known else ""

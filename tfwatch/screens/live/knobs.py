@@ -16,7 +16,17 @@ from tfwatch.core.events import (
     ExperimentEnded,
     PipelineSwitched,
 )
-from tfwatch.core.knobs import CACHE, DEFAULT, KNOBS, WAIT, Knob, no_room
+from tfwatch.core.knobs import (
+    AUTO,
+    CACHE,
+    DEFAULT,
+    KNOBS,
+    MULTIPROCESSING,
+    WAIT,
+    WORKERS,
+    Knob,
+    no_room,
+)
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.comparison import LEAST
@@ -33,7 +43,7 @@ from tfwatch.judge.effects.wording import (
     outcome_text,
     subject_text,
 )
-from tfwatch.judge.findings.switch_lines import key_text
+from tfwatch.judge.findings.switch_lines import key_text, workers_of
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.screens.pane import FramedPane
 from tfwatch.screens.text import (
@@ -158,8 +168,8 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     return KnobRow(
         key=knob.key,
         name=knob.label,
-        now=state.now,
-        next=(state.asked or following) if shows_next else "",
+        now=_count_of_auto(view, state, state.now),
+        next=_count_of_auto(view, state, state.asked or following) if shows_next else "",
         note=(refused if can_switch else "")
         or status
         or forecast_text
@@ -168,6 +178,13 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
         enabled=not refused,
         matters=is_advised or is_switched or is_busy,
     )
+
+
+def _count_of_auto(view: RunView, state: KnobState, value: str) -> str:
+    """Return the value, of the workers of a `PyDataset` `auto: 4`."""
+    is_counted = (state.knob, value) == (WORKERS, AUTO)
+    is_counted = is_counted and MULTIPROCESSING in view.snapshot.manifest.knobs
+    return f"{value}: {workers_of(view.situation, value)}" if is_counted else value
 
 
 def _other_key(view: RunView, state: KnobState) -> str:

@@ -95,7 +95,7 @@ class RowList(ScrollView, Titled, can_focus=True, inherit_bindings=False):
         width, index = self.scrollable_content_region.width, y + self.scroll_offset.y
         if index >= self.count():
             return Strip.blank(width, self.rich_style)
-        line = self.row_at(index, width).truncate(width, ellipsis=True)
+        line = self.row_at(index, width)
         return strip_of(self, line, width).adjust_cell_length(width, self.rich_style)
 
 

@@ -164,8 +164,8 @@ def _total(view: RunView, table: StageTable) -> list[Content]:
     """Return the row that compares a batch in all stages with the step, none where that does not
     explain the step; the cause of a limit is on the banner.
 
-    It begins with `wall 23.0` where stages run in parallel, else with `calls 28.3`, the work of all
-    calls for a batch.
+    It begins with `23.0 ms a batch`: of the clock where stages run in parallel, else of the work of
+    all calls for a batch.
     """
     if math.isnan(table.all_ms):
         stands = _stalled(view) or view.snapshot.life.is_stale or view.is_over
@@ -173,16 +173,16 @@ def _total(view: RunView, table: StageTable) -> list[Content]:
         return [row((_why_missing(view) or none, QUIET_COLOUR))]
     split, starves = view.situation.split, _starves(view)
     step_ms = split.step.mean if split else math.nan
-    total = table.total(step_ms, split.wait.mean if split and starves else 0.0)
-    if total is None:
+    batch_ms = table.total(step_ms, split.wait.mean if split and starves else 0.0)
+    if batch_ms is None:
         return []
-    word, ms = total
     style = "$text-warning" if starves else QUIET_COLOUR
-    return [row((f"  {word} {units.number(ms)}", "bold"), (_compare(view, table), style))]
+    batch = f"  {units.number(batch_ms)} ms a batch"
+    return [row((batch, "bold"), (_compare(view, table), style))]
 
 
 def _compare(view: RunView, table: StageTable) -> str:
-    """Return ` < 13.8 compute + host: fully overlapped`; where steps wait `; a step: 13.8 compute +
+    """Return `, overlapped with 13.8 compute + host`; where steps wait `; a step: 13.8 compute +
     host`."""
     now = view.situation
     part = now.split
@@ -190,9 +190,9 @@ def _compare(view: RunView, table: StageTable) -> str:
         return ""
     work = f"{units.number(part.work_mean_ms)} compute + host"
     if now.knobs.get(PREFETCH) == "off" and len(now.manifest.replicas) < 2:
-        return f" + {work}: not prepared ahead"
+        return f", then {work}: in turn"
     if table.rate_ms < part.work_mean_ms and not _starves(view):
-        return f" < {work}: fully overlapped"
+        return f", overlapped with {work}"
     return f"; a step: {work}"
 
 

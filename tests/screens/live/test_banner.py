@@ -204,6 +204,11 @@ _LONG = "04_cheap_maps_before_the_batch.py"
             f"3 maps from {_LONG}:22 on, most of it for the calls",
         ),
         (
+            f"STARVING 75 %, each example takes 76 us: 3 maps at /cases/{_LONG}:22, by calls",
+            "each example takes 76 us",
+            f"3 maps at /cases/{_LONG}:22, by calls",
+        ),
+        (
             f"17.7 s between 90 fits of 1 step: most of it is at {_LONG}:23, which calls predict",
             "",
             f"at {_LONG}:23, which calls predict",

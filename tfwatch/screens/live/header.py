@@ -178,7 +178,7 @@ def _script_state(view: RunView) -> tuple[str, bool]:
 # -- the banner ------------------------------------------------------------------------------------
 
 #: A line of the user's file, outside brackets.
-_PLACE = re.compile(r"(?:at )?(?<!\()\b(?:[\w.-]*/)*([\w.-]+\.py:\d+)")
+_PLACE = re.compile(r"(?:at )?(?<![\w(/])(?:[\w./-]*/)?([\w.-]+\.py:\d+)")
 EMPTY = Finding(MOMENT, "STARTING", "", tone=Tone.BUSY)
 
 
@@ -213,7 +213,10 @@ class BannerPane(Pane):
             second = found.cause  # a sentence of its own; the word and the chart have the figures
         cause, place = shorten_clauses(second, width), _PLACE.search(second)
         if place and place[1] not in cause:
-            cause = shorten_clauses(second[place.start() :], width)
+            shorter = (
+                shorten_clauses(one, width) for one in (found.cause, second[place.start() :])
+            )
+            cause = next((one for one in shorter if place[1] in one), cause)
         return [
             word + row((f"  {first}", "bold")),
             row((cause, "bold")),

@@ -258,7 +258,8 @@ def test_the_verdict_before_a_switch_stands_until_the_next_one() -> None:
     switched = changed(RUNNING, split=split(0.2, 13.0, 0.8, 12), regime=Regime(cause="switch"))
     found = make_banner(switched, (), before)
 
-    assert (found.word, found.sentence) == (before.word, before.sentence)
+    assert (found.word, found.loss) == (before.word, before.loss)
+    assert found.cause == "with the setting before"
     assert found.advice == "measuring the new setting, 5 s of steps at most: 0 s so far"
 
 

@@ -164,6 +164,16 @@ def test_a_setting_that_measured_slower_is_no_forecast() -> None:
         assert (row.note == "auto: measured slower") == bool(better), row
 
 
+def test_a_setting_keeps_its_row_while_the_way_back_is_measured() -> None:
+    run = usual(None)
+    run.switched("workers", "off", "auto").steps(100, STARVING)
+    run.switched("workers", "auto", "off").steps(10, STARVING)
+
+    rows = {row.name: row for row in knob_rows(look(run), live=True)}
+
+    assert rows["workers"].matters
+
+
 def test_everything_rare_is_a_row() -> None:
     run = usual(None)
     run.event(facts.Slept, slept_ms=12_000.0)

@@ -163,7 +163,8 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
         forecast_text = f"{following}: {text}"
         forecast_text = _other_key(view, state) or forecast_text
     is_advised = view.finding.advises(knob)
-    is_switched = state.now != view.snapshot.manifest.knobs.get(knob.name)
+    is_newest = any(one.knob == knob.name for one in view.comparisons[-1:])
+    is_switched = is_newest or state.now != view.snapshot.manifest.knobs.get(knob.name)
     is_busy = bool(status) and not refused
     return KnobRow(
         key=knob.key,

@@ -14,6 +14,7 @@ from tfwatch.core.events import (
     MoveJudged,
     PipelineSwitched,
     RandomDrawsAllowed,
+    RunEnded,
     SwitchFailed,
 )
 from tfwatch.core.knobs import KnobChange
@@ -103,6 +104,19 @@ def test_a_proved_gain_and_its_line_come_first_and_an_autopilot_in_vain_hides_th
     assert lines[:2] == ["lines to change:", f"    {line}"]
     assert lines[2].endswith("each step waits")
     assert lines[3:6] == ["   -> decode", "then:", "    # then x"]
+
+    monkeypatch.setattr(JudgedRun, "losses", [])
+    assert f"    {line}" in text_of(run, columns=120)
+
+
+def test_other_random_draws_are_named_where_there_is_room_for_little(tmp_path: Path) -> None:
+    drawn = RandomDrawsAllowed(0, 97, "key", "map(load) draws random numbers")
+    switch = PipelineSwitched(0, "workers", "default", "auto", 97, 98, 1.0, "key")
+    warned = "the time of a callback " * 20
+    run = open_written(
+        tmp_path / "run", plain(100), drawn, switch, RunEnded(9, "failed", 99, warned)
+    )
+    assert "other random draws from step 98 on" in " ".join(text_of(run, columns=60))
 
 
 def test_the_autopilots_own_switches_are_no_other_changes(tmp_path: Path) -> None:

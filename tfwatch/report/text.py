@@ -102,9 +102,9 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
     at = next((n for n, one in enumerate(judged.losses[:_MOST_LOSSES]) if one.code), 0)
     text = judged.losses[at].code if judged.losses else ""
     now = judged.situation
-    proved = lines_of(now, proved_knobs(now)) if now.better else ""
+    made = lines_of(now, proved_knobs(now)) if now.better else ""
     # Where a loss has other lines for the same place, these have what is proved too.
-    proved = proved if text.startswith(proved) or at else ""
+    proved = made if at or not text or text.startswith(made) else ""
     code = _code(text.removeprefix(proved), columns, "then:" if proved else _CHANGE)
     if at:  # below their loss
         others[at - 1] += code
@@ -121,7 +121,7 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
         (6, _step(judged)),
         (0, verdict),
         *zip((3, 5), others, strict=False),
-        (1, [] if at else code),
+        (0 if made and not proved else 1, [] if at else code),
         *((5, [line]) for line in _warnings(judged)),
         (rank, [] if proved else changes),
         # Why the last A/B test did not begin.
@@ -337,7 +337,9 @@ def _changes(judged: JudgedRun) -> tuple[int, list[str]]:
     more = f"; {other_draws_text(drawn)}" if drawn else ""
     more += f"; {units.counted(others, 'other change')}" if others > 0 else ""
     newest = (measured or changes)[-1:]
-    return 1 if measured else 5, [one_line(f"switched: {one.text}{more}") for one in newest]
+    # The results are others then.
+    rank = 0 if drawn else 1 if measured else 5
+    return rank, [one_line(f"switched: {one.text}{more}") for one in newest]
 
 
 # -- the record ------------------------------------------------------------------------------------

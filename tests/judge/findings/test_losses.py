@@ -133,7 +133,7 @@ NO_GPU = "a GPU or a smaller model"
                 stalls=[Stall(9, 1, 1, 1800.0, "", place="feed.py:13 in read, below map(load)")]
                 * 3,
             ),
-            "3 stalls of 1.8 s each: feed.py:13 in read, below map(load), one in each epoch; ",
+            "3 stalls of 1.8 s each, last at step 9: feed.py:13 in read, below map(load); ",
             5.4,
             "log what read gets when feed.py:13 takes over 1 s; skip, copy or repair that",
         ),

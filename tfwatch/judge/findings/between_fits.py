@@ -45,7 +45,7 @@ def find(now: Situation) -> Finding | None:
     times = regime.code_in("BETWEEN_FITS")
     all_s = sum(one.seconds for one in times)
     top = _most(times, all_s)
-    where, lost_s = ", in the script", spent.between_fits_s
+    at, where, lost_s = "", ", in the script", spent.between_fits_s
     if top:
         call = f", which calls {top.call}" if top.call else ""
         at = top.place.removesuffix(" in <module>")
@@ -63,7 +63,7 @@ def find(now: Situation) -> Finding | None:
         advice.sentence,
         advice.edit,
         brief=brief,
-        where=top.place if top else "",
+        where=at,
         claims={"between_fits_s": lost_s},
     )
 

@@ -36,12 +36,12 @@ def find(now: Situation) -> Finding | None:
     counted = units.counted(len(stalls), "stall")
     brief = f"{counted} of {each}" if len(stalls) == 1 else f"{counted} of {each} each"
     place = _costliest(stalls, "place")
+    brief += f", last at step {units.count(stalls[-1].step)}" if place else ""
     reason = place or _costliest(stalls, "reason") or "nothing recorded explains them"
     return Finding(
         "stall",
         now.label("STALLS", lost_s),
-        f"{brief}: {reason}{_when(now, stalls) if place else ''}; between them"
-        f" {_between(now, lost_s)}",
+        f"{brief}: {reason}; between them {_between(now, lost_s)}",
         _advice(place),
         brief=brief,
         where=place,
@@ -81,12 +81,6 @@ def _between(now: Situation, lost_s: float) -> str:
     if step_ms and wait_ms >= LEADS_FROM * step_ms:
         return f"a step waits {units.milliseconds(wait_ms)} for data in the mean"
     return f"the pipeline keeps up{f', {units.milliseconds(step_ms)}/step' if step_ms else ''}"
-
-
-def _when(now: Situation, stalls: Sequence[Stall]) -> str:
-    """Return `, one in each epoch`, which the same element causes, else `, last at step 912`."""
-    is_each = len(stalls) > 1 and now.regime.epochs - len(stalls) in (0, 1)
-    return ", one in each epoch" if is_each else f", last at step {units.count(stalls[-1].step)}"
 
 
 def _advice(place: str) -> str:

@@ -97,6 +97,18 @@ def starved_then_switched(run: Canned) -> Canned:
 # -- the picture -----------------------------------------------------------------------------------
 
 
+async def test_beside_stalls_the_legend_has_the_usual_step(run: Canned) -> None:
+    """36.8 ms, the mean with one callback of 1.5 s, stood beside bars of 8 ms."""
+    for _ in range(4):
+        run.steps(150, COMPUTE_BOUND).steps(1, (3000.0, 13.0, 1.0))
+    run.steps(20, COMPUTE_BOUND).steps(1, (0.2, 13.0, 1500.0)).steps(20, COMPUTE_BOUND)
+    run.doing(Phase.COMPUTE, 0.001)
+    async with shown(run) as (app, _):
+        heading, step, *_ = rows(app.timeline)
+        assert heading.endswith(" median ms")
+        assert float(step.split()[-1]) < 20
+
+
 async def test_a_switch_is_seen_to_cut_the_wait_off(run: Canned) -> None:
     async with shown(starved_then_switched(run)) as (app, _):
         assert rows(app.timeline) == [

@@ -281,6 +281,14 @@ _USUAL = ("prefetch", "workers", "cache")
             (*_USUAL, "device_prefetch"),
             "p prefetch w workers c cache f autopilot ? keys q quit",
         ),
+        (
+            98,
+            _USUAL[:1],
+            (
+                "p prefetch f autopilot a A/B test of prefetch space freeze z zoom y copy ? keys"
+                " q quit"
+            ),
+        ),
         (60, _USUAL[:2], "p prefetch w workers f autopilot ? keys q quit"),
     ],
 )

@@ -5,7 +5,7 @@ Textual's `Footer` has a widget a key, which costs a frame 0.05 ms each, and cut
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -32,6 +32,8 @@ class Key:
     rank: int = 0
     #: Marks the tab that shows.
     chosen: bool = False
+    #: Follows the word where all keys have room with it.
+    more: str = ""
 
     @property
     def text(self) -> str:
@@ -69,7 +71,9 @@ class KeyLine(Pane):
         return [line]
 
     def _placed(self, width: int) -> Iterator[tuple[int, Key]]:
-        keys, gap = list(self.keys), 2
+        keys, gap = [replace(key, word=f"{key.word}{key.more}") for key in self.keys], 2
+        if sum(len(key.text) + gap for key in keys) - gap > width:
+            keys = list(self.keys)
         while len(keys) > 1 and sum(len(key.text) + gap for key in keys) - gap > width:
             if gap == 1:
                 keys.remove(max(keys, key=lambda key: key.rank))

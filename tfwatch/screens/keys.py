@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 
-from tfwatch.core.knobs import KNOBS, PREFETCH
+from tfwatch.core.knobs import KNOBS, PREFETCH, knob_name
 from tfwatch.judge.profile.profiling import IN_COMPUTE
 from tfwatch.screens.keyline import Key
 from tfwatch.screens.live.header import epoch_text
+from tfwatch.screens.live.knobs import find_testable_switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,7 +177,9 @@ def _switch_keys(view: RunView, *, all_settings: bool) -> Iterator[Key]:
     if view.snapshot.manifest.switchable and not view.run_refusal(live=True):
         yield Key("f", "f", "autopilot", 3)
         if all_settings:
-            yield Key("a", "a", "A/B test", 6)
+            switch = find_testable_switch(view)
+            tested = knob_name(switch.knob if switch else PREFETCH)
+            yield Key("a", "a", "A/B test", 6, more=f" of {tested}")
         if view.comparisons:
             yield Key("u", "u", "undo", 4)
 

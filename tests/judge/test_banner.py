@@ -246,7 +246,7 @@ def test_beside_other_programs_the_first_line_keeps_the_loss() -> None:
     others = OtherPrograms(20.0, 60.0, 1.4, 2, matters=True)
     found = banner(changed(RUNNING, split=judged(), machine=MachineFigures(), others=others))
 
-    remark = f"{found.lost_s:.1f} s lost, OTHER PROGRAMS USE 1.4 OF 2 CORES"
+    remark = f"{found.lost_s:.1f} s avoidable, OTHER PROGRAMS USE 1.4 OF 2 CORES"
     assert found.remark == f"{remark}: all times are longer for it"
     pane = BannerPane()
     pane.banner = found

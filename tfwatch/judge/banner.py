@@ -380,8 +380,8 @@ def remark(now: Situation) -> str:
 
 
 def _remark(now: Situation, finding: Finding) -> str:
-    """Return the most urgent problem, after the seconds that the finding has lost."""
-    lost = f"{units.seconds(finding.lost_s)} lost" if finding.lost_s else ""
+    """Return the most urgent problem, after the seconds that the finding can avoid."""
+    lost = f"{units.seconds(finding.lost_s)} avoidable" if finding.lost_s else ""
     problem = remark(now)
     return ", ".join(filter(None, (lost, problem))) if problem else ""
 

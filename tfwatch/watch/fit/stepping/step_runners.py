@@ -147,6 +147,12 @@ class BatchStep:
         return tf.function(multi_step_on_iterator, input_signature=signature, autograph=False)
 
 
+def _draws_nothing(step: Callable[[], BatchStep | None]) -> bool:
+    """Return whether the trace of a step draws no random numbers; False without one."""
+    graph = getattr(step(), "graph", None)
+    return graph is not None and not draws_random(graph)
+
+
 def is_keras_own(original: Callable[[Any], Any]) -> bool:
     """Return whether a train function is Keras' own, which takes one batch per step from any
     iterator.

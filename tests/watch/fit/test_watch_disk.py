@@ -16,6 +16,12 @@ from tfwatch.watch.fit.fit_runs import complete_runs
 pytestmark = pytest.mark.tensorflow
 
 
+@pytest.fixture(autouse=True)
+def no_other_run() -> None:
+    """End the runs of earlier tests, which would report the full disk too."""
+    complete_runs()
+
+
 def fill(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Fill the disk: these functions of `os` and of the format raise from now on."""
 

@@ -53,6 +53,11 @@ _GIVEN = {
 }
 
 
+def is_random(operation: str) -> bool:
+    """Return whether an operation draws random numbers of a state of its own."""
+    return RANDOM.search(operation) is not None and "Stateless" not in operation
+
+
 @dataclass(frozen=True, slots=True)
 class CodeStage:
     """A stage as its author wrote it.
@@ -180,7 +185,7 @@ def _describe(dataset: Any) -> CodeStage:
         float(size) if size else math.nan,
         python=bool(operations & {*PYTHON, "GeneratorDataset"}),
         files=bool(operations & _FILES) or kind in READERS,
-        random=any(RANDOM.search(one) and "Stateless" not in one for one in operations),
+        random=any(map(is_random, operations)),
         given=_given(function),
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
 from tfwatch.sensors.running_code import users_place
-from tfwatch.tfdata.stage_names import RANDOM
+from tfwatch.tfdata.stage_names import is_random
 from tfwatch.watch.profile.updates import Updates
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def draws_random(graph: Any) -> bool:
     numbers of its own state; True where that is not known."""
     with fails_open(lambda _: None):
         kinds = {one.type for operations in _graphs_of(graph) for one in operations}
-        return any(RANDOM.search(one) and "Stateless" not in one for one in kinds)
+        return any(map(is_random, kinds))
     return True
 
 

@@ -72,7 +72,7 @@ class StepProfiler:
             return
         self._by, self._was_asked = by, True
         with beside_a_training():  # 50 ms with ResNet50: not between two steps
-            self._length = self._choose_length()
+            self._length = self._choose_length() if self._graph is not None else None
         self._not_before = 0
         self._is_repeated = False
         self._is_asked = True

@@ -4,9 +4,11 @@ must not change.
 The CPU stands in for the GPU: TensorFlow then copies nothing, and all else is the same.
 """
 
+import gc
 import math
 import platform
 import time
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +26,7 @@ from tfwatch.runs.run import open_run
 from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.watch.fit.stepping import device_copy
 from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, Placement, TimedCopy
+from tfwatch.watch.fit.stepping.step_runners import BatchStep
 from tfwatch.watch.fit.switching import requested_switches
 
 pytestmark = pytest.mark.tensorflow
@@ -188,6 +191,7 @@ def test_without_a_stamp_a_wait_is_for_a_copy_that_fills_the_step(
     [
         pytest.param((6.0, 6.0), None, False, None, id="ordinary memory: the call would wait too"),
         pytest.param((4.0, 30.0), None, False, NotTimed.PINNED, id="pinned, the first copy slow"),
+        pytest.param((30.0, 30.0), None, True, NotTimed.PINNED, id="pinned, before it is traced"),
         pytest.param((30.0, 30.0), False, False, None, id="pinned, of a step that had other"),
         pytest.param((6.0, 6.0), True, False, None, id="ordinary, of a step that had pinned"),
         pytest.param((6.0, 6.0), True, True, NotTimed.DRAWS, id="the same, and it draws numbers"),
@@ -210,7 +214,8 @@ def test_batches_in_pinned_memory_are_left_to_the_call(
         return next(took_ns)
 
     monkeypatch.setattr(DeviceCopy, "__call__", copy_apart)
-    writer, placement = make_writer(None), Placement(lambda: not draws, was)
+    known = was is not None, NotTimed.PINNED if was else None
+    writer, placement = make_writer(None), Placement(lambda: not draws, *known)
     copy = TimedCopy(writer, DeviceCopy(HOST), placement)
     batches = [batch_of(float32=LEAST_BYTES) for _ in range(5)]
     times = [copy(batch) for batch in batches]
@@ -219,6 +224,21 @@ def test_batches_in_pinned_memory_are_left_to_the_call(
     assert [any(one is batch for one in made) for batch in batches] == [why is None] * 5
     assert np.isnan(times).all() == (why is not None)
     assert writer.manifest().copy_not_timed == (why.value if why else "")
+
+
+def test_a_step_and_the_place_of_its_batches_are_freed_without_garbage_collection() -> None:
+    spec = live_switch.BatchSpec(tf.TensorSpec([1]), plain=True)
+    step = BatchStep(lambda batches: next(batches), spec, eager=False)
+    step([tf.zeros(1)])
+    assert step.placement.may_change()
+    freed = weakref.ref(step)
+    gc.collect()
+    gc.disable()
+    try:
+        del step
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_copies_ahead_do_not_count_as_copies_by_a_step(monkeypatch: pytest.MonkeyPatch) -> None:

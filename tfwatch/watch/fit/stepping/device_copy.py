@@ -63,19 +63,14 @@ _FIRST = 15
 class Placement:
     """The place of the batches of a step when it is called.
 
-    in_call: in host memory, and the call copies them; None before the first batch. may_change:
-    returns whether another place leaves the random numbers that the step draws.
+    may_change: returns whether another place leaves the random numbers that the step draws.
+    is_known: a first batch has decided. why_in_call: the call copies the batches, for this reason;
+    None where they are copied before it.
     """
 
     may_change: Callable[[], bool]
-    in_call: bool | None = None
-
-    @property
-    def why_in_call(self) -> NotTimed | None:
-        """The reason why no copy is made before the call; None where one is."""
-        if not self.in_call:
-            return None
-        return NotTimed.PINNED if self.may_change() else NotTimed.DRAWS
+    is_known: bool = False
+    why_in_call: NotTimed | None = None
 
 
 class DeviceCopy:
@@ -206,20 +201,23 @@ class TimedCopy:
         self._writer.describe(copied_bytes=copy.copied_bytes, copy_not_timed="")
         if copy.is_there(batch):
             self._describe(copy.time_like(batch))
-        else:
-            self._place(copy, batch)
+            return
+        self._place(copy, batch)
         if why := self._placement.why_in_call:
             self._copy = None
             self._writer.describe(copied_ahead=False, copy_not_timed=why.value)
 
     def _place(self, copy: DeviceCopy, batch: Sequence[Any]) -> None:
         """Decide by a first batch, which stays where it is."""
-        was = self._placement.in_call
-        if was is False or (was and not self._placement.may_change()):
+        placement = self._placement
+        if placement.is_known and placement.why_in_call is None:
+            return
+        if placement.is_known and not placement.may_change():
+            placement.why_in_call = NotTimed.DRAWS
             return
         took_ns = min(copy(list(batch)) for _ in range(_PROBES))
         is_pinned = 0 < took_ns * _PINNED <= sum(copy.copied_bytes.values())
-        self._placement.in_call = is_pinned
+        placement.is_known, placement.why_in_call = True, NotTimed.PINNED if is_pinned else None
         if is_pinned:
             self._describe(took_ns)
 

@@ -8,6 +8,8 @@ the graph. With `steps_per_execution` a call has several steps.
 
 from __future__ import annotations
 
+import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tensorflow as tf
@@ -77,7 +79,8 @@ class BatchStep:
         self._shape = shape
         self._has_begun = False
         self.failure = ""
-        self.placement = Placement(lambda: self.graph is not None and not draws_random(self.graph))
+        # A cycle would keep the trace until Python collects garbage.
+        self.placement = Placement(partial(_draws_nothing, weakref.ref(self)))
         #: Of its trace; None without one.
         self.graph: Any = None
         self._call = self._plain if eager else self._trace

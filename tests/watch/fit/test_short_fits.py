@@ -7,7 +7,6 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +74,6 @@ def test_a_second_fit_traces_nothing_and_gives_the_bits_of_stock(
     assert not (run.steps["flags"] & (Flag.COMPILE | Flag.RETRACE)).any()
 
 
-def _is_collected(what: weakref.ref[Any]) -> bool:
-    """Return whether an object is gone. While another thread collects, `gc.collect` does
-    nothing."""
-    gc.collect()
-    return what() is None
-
-
 def test_compile_and_a_new_train_function_drop_what_was_traced(watch: Any) -> None:
     model = small_model()
     renewals: list[Any] = [
@@ -92,7 +84,8 @@ def test_compile_and_a_new_train_function_drop_what_was_traced(watch: Any) -> No
         fit(model, watch)
         traced = weakref.ref(model.train_function)
         renew()
-        wait_until(partial(_is_collected, traced))
+        gc.collect()
+        assert traced() is None
         fit(model, watch)
         assert open_run(watch.run_path).fits[-1]["flags"][0] & Flag.COMPILE
 
@@ -102,7 +95,8 @@ def test_a_model_can_be_collected_after_its_fit(tmp_path: Path) -> None:
     fit(model, watch_in(tmp_path))
     alive = weakref.ref(model)
     del model
-    wait_until(partial(_is_collected, alive))
+    gc.collect()
+    assert alive() is None
 
 
 def test_short_fits_after_the_first_share_a_run(tmp_path: Path) -> None:

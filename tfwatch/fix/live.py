@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
@@ -18,7 +16,7 @@ from tfwatch.judge.comparing.compared_runs import assumed_share
 from tfwatch.judge.comparing.run_to_compare import RunToCompare
 from tfwatch.judge.effects.switching_state import autopilot_runs
 from tfwatch.judge.effects.wording import autopilot_text, changes_text, setting_text
-from tfwatch.judge.findings.switch_lines import proved_knobs
+from tfwatch.judge.findings.switch_lines import lines_of_user, proved_knobs, settings_of_patch
 from tfwatch.judge.forecasts.forecast import Forecast
 
 if TYPE_CHECKING:
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
 
 #: Half the width of a precise interval, on the logarithm: from half to twice the gain.
 _PRECISE = math.log(2)
-#: The folder of tfwatch, and of its workloads.
-_OWN = Path(__file__).parents[1]
 #: An interval of 95 % of a normal distribution ends at so many standard deviations.
 _UPPER = 1.96
 
@@ -63,7 +59,7 @@ def live_result(judged: JudgedRun, allowed: Collection[str] = ()) -> LiveResult:
     as of `Wanted`."""
     runs = autopilot_runs(judged.run.events)
     kept = _proved(judged, runs)
-    code = _lines_of_user(judged.run.manifest.code)
+    code = lines_of_user(judged.run.manifest.code)
     in_script = {edit.knob for edit in code}
     values = {knob: value for knob, value in kept.items() if knob in in_script}
     missing = [setting_text(knob, value) for knob, value in kept.items() if knob not in in_script]
@@ -112,33 +108,6 @@ def patch_of_settings(now: Situation) -> Patch | None:
         return None
     files = with_settings(code, values, round(now.manifest.process_started_s * 1e9))
     return make_patch([*files.values()])
-
-
-def settings_of_patch(now: Situation) -> tuple[list[CodeEdit], dict[str, str]]:
-    """Return the lines of the user's files that set knobs, and the proved values that differ from
-    those of the start. It reads no disk."""
-    manifest = now.manifest
-    lines = _lines_of_user(manifest.code)
-    code = [one for one in lines if _is_users_file(one.file, Path(manifest.script))]
-    proved = proved_knobs(now)
-    values = {
-        one.knob: proved[one.knob]
-        for one in code
-        if proved.get(one.knob, OFF) not in (OFF, manifest.knobs.get(one.knob))
-    }
-    return code, values
-
-
-def _is_users_file(name: str, script: Path) -> bool:
-    """Return whether a name is that of a file of the user's here: a relative one was given in the
-    folder of the training, which had the script below it."""
-    is_here = Path(name).is_absolute() or script.is_relative_to(Path.cwd())
-    return is_here and not Path(os.path.abspath(name)).is_relative_to(_OWN)
-
-
-def _lines_of_user(code: Sequence[CodeEdit]) -> tuple[CodeEdit, ...]:
-    """Return the changes of lines of files; a terminal prints all of them as they are."""
-    return tuple(one for one in code if one.is_plain and not one.is_cell)
 
 
 def _gain(

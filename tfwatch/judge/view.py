@@ -43,7 +43,7 @@ from tfwatch.judge.findings.situation import (
     left_s,
     steps_in_all,
 )
-from tfwatch.judge.findings.switch_lines import lines_of, proved_knobs
+from tfwatch.judge.findings.switch_lines import lines_of, proved_knobs, settings_of_patch
 from tfwatch.judge.forecasts.evidence import evidence_now
 from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import LogFinding, LogFollower, that_matter
@@ -89,6 +89,8 @@ class RunView:
     script: str = ""
     #: The share of the steps searched for stalls, while a long run is read; None once all are.
     searched: float | None = None
+    #: A proved setting has a line in a file of the user's.
+    has_patch: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -280,6 +282,7 @@ class Follower:
             self._earlier_fits + newest_fit(snapshot),
             self._script(),
             self._step_search.done,
+            bool(settings_of_patch(situation)[1]),
         )
 
     def _measure(self, snapshot: Snapshot) -> Situation:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import shlex
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, count, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfwatch.core import units
 from tfwatch.core.errors import printable
@@ -50,7 +50,6 @@ _MOST_ROWS, _COLUMNS = 10, 80
 LONGEST, LONGEST_CODE = 400, 2000
 #: The most losses, and lines of code.
 _MOST_LOSSES, _MOST_CODE = 3, 4
-_FIRST = "1. "
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
 _WARNINGS = ("trainable-ignored", "heat", "swapping", "memory-growth", "callback-stall")
 #: The most columns of the bar with its words, and the least of the bar alone.
@@ -95,44 +94,10 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
     the least important first: the largest losses and the lines to change are left out last.
     """
     columns = columns or _COLUMNS
-    judged = JudgedRun(run)
-    errors = [textwrap.shorten(one, 2 * columns, placeholder=" ...") for one in failure(run)]
-    verdict, *others = found = _losses(judged) or [[""]]
-    firsts = {one[0] for one in found if one[0].startswith(_FIRST)}
-    at = next((n for n, one in enumerate(judged.losses[:_MOST_LOSSES]) if one.code), 0)
-    text = judged.losses[at].code if judged.losses else ""
-    now = judged.situation
-    made = lines_of(now, proved_knobs(now)) if now.better else ""
-    # Where a loss has other lines for the same place, these have what is proved too.
-    proved = made if at or not text or text.startswith(made) else ""
-    code = _code(text.removeprefix(proved), columns, "then:" if proved else _CHANGE)
-    if at:  # below their loss
-        others[at - 1] += code
-    rank, changes = _changes(judged)
-    gain = (0, [*changes, *_code(proved, columns)]) if proved else (rank, [])
-    blocks = [
-        (0, [*filter(None, [before]), outcome_text(judged), *errors]),
-        (0, list(filter(None, [divergences_text(run)]))),
-        gain,
-        # What other programs took stands before all times.
-        (2, [one_line(one.sentence) for one in judged.findings if one.kind == "other-programs"]),
-        (5, _not_separated(run)),
-        (4, list(filter(None, [time_bar(judged.time_breakdown.total, columns)]))),
-        (6, _step(judged)),
-        (0, verdict),
-        *zip((3, 5), others, strict=False),
-        (0 if made and not proved else 1, [] if at else code),
-        *((5, [line]) for line in _warnings(judged)),
-        (rank, [] if proved else changes),
-        # Why the last A/B test did not begin.
-        (6, [one_line(one.text) for one in run.events.of(Noted) if one.is_refusal][-1:]),
-        (0, _recorded(run, home)),
-    ]
-    # What is shown is numbered: each loss has the number 1 so far.
-    kept, losses = _fitting(blocks, columns, code), count(1)
-    return "\n".join(
-        f"{next(losses)}{line[1:]}" if line in firsts else line for lines in kept for line in lines
-    )
+    number, lines = count(1), []
+    for block in _fitting([*_blocks(JudgedRun(run), home, before, columns)], columns):
+        lines += block.shown(next(number) if block.is_loss else 0)
+    return "\n".join(lines)
 
 
 def summary_of_runs(runs: Sequence[Path], of: str, columns: int | None = None) -> str:
@@ -145,21 +110,61 @@ def summary_of_runs(runs: Sequence[Path], of: str, columns: int | None = None) -
     return as_text(open_run(runs[0]), home_folder(), before, columns)
 
 
-def _fitting(
-    blocks: Sequence[tuple[int, list[str]]], columns: int, code: Sequence[str]
-) -> list[list[str]]:
-    """Return the blocks of lines that fit, in their order, some without their code; those of rank
-    0 always do."""
-    left = _MOST_ROWS
-    kept = {}
-    for number, (rank, lines) in sorted(enumerate(blocks), key=lambda one: one[1][0]):
-        for some in (lines, [line for line in lines if line not in code]):
-            rows = wrapped("\n".join(some), columns).split("\n")
-            needed = sum(math.ceil(len(row) / columns) for row in rows)
-            if any(some) and (not rank or needed <= left):
-                kept[number] = some
-                left -= needed
-                break
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Lines of the summary."""
+
+    #: The blocks of the largest are left out first; 0 stays.
+    rank: int
+    lines: list[str]
+    #: Lines to paste below them, which are left out before them.
+    code: list[str] = field(default_factory=list)
+    #: It is numbered.
+    is_loss: bool = False
+
+    def shown(self, number: int) -> list[str]:
+        """Return all lines; the first one begins with the number of a loss."""
+        lines = [*self.lines, *self.code]
+        return [f"{number}. {lines[0]}", *lines[1:]] if self.is_loss else lines
+
+    def rows(self, columns: int) -> int:
+        """Return the rows of a terminal."""
+        rows = wrapped("\n".join(self.shown(1)), columns).split("\n")
+        return sum(math.ceil(len(row) / columns) for row in rows)
+
+
+def _blocks(judged: JudgedRun, home: Path, before: str, columns: int) -> Iterator[_Block]:
+    run, change, switched = judged.run, _lines_to_change(judged), _switched(judged)
+    errors = [textwrap.shorten(one, 2 * columns, placeholder=" ...") for one in failure(run)]
+    yield _Block(0, [*filter(None, [before]), outcome_text(judged), *errors])
+    yield _Block(0, [*filter(None, [divergences_text(run)])])
+    if change.proved:
+        yield replace(switched, rank=0, lines=[*switched.lines, *_code(change.proved, columns)])
+    # What other programs took stands before all times.
+    others = [one.sentence for one in judged.findings if one.kind == "other-programs"]
+    yield _Block(2, [*map(one_line, others)])
+    yield _Block(5, _not_separated(run))
+    yield _Block(4, [*filter(None, [time_bar(judged.time_breakdown.total, columns)])])
+    yield _Block(6, _step(judged))
+    yield from _losses(judged, change, columns)
+    yield from (_Block(5, [line]) for line in _warnings(judged))
+    if not change.proved:
+        yield switched
+    # Why the last A/B test did not begin.
+    refused = [one.text for one in run.events.of(Noted) if one.is_refusal][-1:]
+    yield _Block(6, [*map(one_line, refused)])
+    yield _Block(0, _recorded(run, home))
+
+
+def _fitting(blocks: Sequence[_Block], columns: int) -> list[_Block]:
+    """Return the blocks that fit, in their order, some without their code."""
+    left, kept = _MOST_ROWS, {}
+    for number, block in sorted(enumerate(blocks), key=lambda one: one[1].rank):
+        choices = (block, replace(block, code=[]))
+        fitting = (one for one in choices if not one.rank or one.rows(columns) <= left)
+        if (block.lines or block.code) and (found := next(fitting, None)):
+            kept[number] = found
+            left -= found.rows(columns)
     return [kept[number] for number in sorted(kept)]
 
 
@@ -281,13 +286,38 @@ def _step(judged: JudgedRun) -> list[str]:
 # -- losses ----------------------------------------------------------------------------------------
 
 
-def _losses(judged: JudgedRun) -> list[list[str]]:
-    """Return the lines of the largest losses; a limit without a loss has no number."""
-    return [list(_loss(one)) for one in judged.losses[:_MOST_LOSSES]]
+class _Change(NamedTuple):
+    """The lines to change. at: the number of the loss that has them, from 0. proved: those that a
+    run has proved, as they stand beside others. rest: the others. has_proved: in any of them."""
+
+    at: int
+    proved: str
+    rest: str
+    has_proved: bool
+
+
+def _lines_to_change(judged: JudgedRun) -> _Change:
+    losses, now = judged.losses[:_MOST_LOSSES], judged.situation
+    at = next((n for n, one in enumerate(losses) if one.code), 0)
+    text = losses[at].code if losses else ""
+    made = lines_of(now, proved_knobs(now)) if now.better else ""
+    # Where a loss has other lines for the same place, these have what is proved too.
+    proved = made if at or not text or text.startswith(made) else ""
+    return _Change(at, proved, text.removeprefix(proved), bool(made))
+
+
+def _losses(judged: JudgedRun, change: _Change, columns: int) -> Iterator[_Block]:
+    """Yield the largest losses; a limit without a loss has no number."""
+    code = _code(change.rest, columns, "then:" if change.proved else _CHANGE)
+    for number, (rank, one) in enumerate(zip((0, 3, 5), judged.losses, strict=False)):
+        own = code if number == change.at > 0 else []
+        yield _Block(rank, [*_loss(one)], own, is_loss=one.lost_s > 0)
+    if not change.at:
+        yield _Block(0 if change.has_proved and not change.proved else 1, code)
 
 
 def _loss(finding: Finding) -> Iterator[str]:
-    yield one_line(f"{_FIRST}{loss_text(finding)}" if finding.lost_s else finding.sentence)
+    yield one_line(loss_text(finding) if finding.lost_s else finding.sentence)
     if finding.advice:
         yield f"   -> {one_line(finding.advice)}"
     if isinstance(finding.forecast, RemedyForecast):
@@ -325,9 +355,8 @@ def _warnings(judged: JudgedRun) -> list[str]:
     return [one_line(line) for line in (*warnings, *said)]
 
 
-def _changes(judged: JudgedRun) -> tuple[int, list[str]]:
-    """Return the newest proved gain, else the newest change, measured before others, after its
-    rank."""
+def _switched(judged: JudgedRun) -> _Block:
+    """Return the newest proved gain, else the newest change, measured before others."""
     changes = changes_of_run(judged.run, judged.switches)
     measured = measured_changes_of_run(judged.run, judged.switches)
     # The autopilot's row has its own switches.
@@ -339,7 +368,7 @@ def _changes(judged: JudgedRun) -> tuple[int, list[str]]:
     newest = (measured or changes)[-1:]
     # The results are others then.
     rank = 0 if drawn else 1 if measured else 5
-    return rank, [one_line(f"switched: {one.text}{more}") for one in newest]
+    return _Block(rank, [one_line(f"switched: {one.text}{more}") for one in newest])
 
 
 # -- the record ------------------------------------------------------------------------------------

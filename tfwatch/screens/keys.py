@@ -126,8 +126,7 @@ def footer_keys(
     """
     switches = live and not view.is_over and not stopping
     space = "freeze" if not frozen else "end" if view.is_over else "live"
-    is_patch = _has_patch(view)
-    copies = "patch" if is_patch else "copy"
+    copies = "patch" if view.has_patch else "copy"
     copy = Key("y", "y", "quit now" if stopping else copies, 0 if stopping else 7)
     if focus in (EVENTS, LOG):
         whole = (Key("enter", "enter", "the whole sentence", 4),) if focus == EVENTS else ()
@@ -141,20 +140,10 @@ def footer_keys(
         *look,
         Key("z", "z", "zoom", 8),
         *((Key("e", "e", "layers", 5),) if _is_for_layers(view, switches) else ()),
-        *((copy,) if stopping or is_patch or view.finding.code else ()),
+        *((copy,) if stopping or view.has_patch or view.finding.code else ()),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "quit"),
     )
-
-
-def _has_patch(view: RunView) -> bool:
-    """Return whether a proved setting has a line in the user's script."""
-    if not view.situation.better:
-        return False
-    # It takes 25 ms to import.
-    from tfwatch.fix.live import settings_of_patch
-
-    return bool(settings_of_patch(view.situation)[1])
 
 
 def _is_for_layers(view: RunView, switches: bool) -> bool:

@@ -196,28 +196,32 @@ _LONG = "04_cheap_maps_before_the_batch.py"
 
 
 @pytest.mark.parametrize(
-    ("sentence", "brief", "shown"),
+    ("sentence", "brief", "where", "shown"),
     [
         (
-            f"each example takes 76 us: 3 maps from cases/{_LONG}:22 on, most of it for the calls",
+            f"each example takes 76 us: 3 maps at {_LONG}:22, most of it for their calls",
             "each example takes 76 us",
-            f"3 maps from {_LONG}:22 on, most of it for the calls",
+            f"{_LONG}:22",
+            f"3 maps at {_LONG}:22, most of it for their calls",
         ),
         (
             f"STARVING 75 %, each example takes 76 us: 3 maps at /cases/{_LONG}:22, by calls",
             "each example takes 76 us",
+            f"/cases/{_LONG}:22",
             f"3 maps at /cases/{_LONG}:22, by calls",
         ),
         (
             f"17.7 s between 90 fits of 1 step: most of it is at {_LONG}:23, which calls predict",
             "",
-            f"at {_LONG}:23, which calls predict",
+            f"{_LONG}:23",
+            f"{_LONG}:23, which calls predict",
         ),
     ],
 )
-def test_words_before_the_place_go_first(sentence: str, brief: str, shown: str) -> None:
+def test_words_before_the_place_go_first(sentence: str, brief: str, where: str, shown: str) -> None:
     pane = BannerPane()
-    pane.banner = Finding("loss", "LOST 40 %", sentence, brief=brief, remark="OTHER PROGRAMS")
+    remark = "OTHER PROGRAMS"
+    pane.banner = Finding("loss", "LOST 40 %", sentence, brief=brief, remark=remark, where=where)
 
     assert pane.rows(WIDTH, 3)[1].plain == shown
 

@@ -47,7 +47,6 @@ _LEAST_SHARED = 0.1
 
 def find(now: Situation) -> Finding | None:
     """Find the data wait of the steps."""
-    slow = now.limiting_stage
     lost_s = waited_s(now)
     if lost_s <= 0:
         return None
@@ -68,7 +67,7 @@ def find(now: Situation) -> Finding | None:
         Tone.BAD if is_high else Tone.WARN,
         brief,
         arguments=remedy.arguments,
-        where=_code_of(now) or (slow.name if slow else ""),
+        where=_where(now),
         forecast=gain,
         claims={"data_wait_s": lost_s * _recovered(now, gain), **begins},
     )
@@ -86,18 +85,21 @@ def _brief(now: Situation, lost_s: float) -> str:
 
 
 def _cause(now: Situation) -> str:
-    """Return the sentence on the bottleneck with its line in the script, where that is known: the
-    line is of the map that workers would share."""
-    limit, slow = now.bottleneck, now.limiting_stage
-    code = _code_of(now)
+    """Return the sentence on the bottleneck with its line in the script, where that is known."""
+    limit, slow, where = now.bottleneck, now.limiting_stage, _where(now)
     if limit is None or slow is None:
-        return f": {code}" if code else ""
-    if code:
-        return f": {limit.sentence.replace(slow.name, code, 1)}"
+        return f": {where}" if where else ""
+    return f": {limit.sentence.replace(slow.name, where, 1)}"
+
+
+def _where(now: Situation) -> str:
+    """Return the stage that limits the steps, `map(load) at train.py:24` where the script has one
+    map that workers would share; of a `PyDataset` its code."""
+    slow = now.limiting_stage
+    if slow is None or _code_of(now):
+        return _code_of(now)
     lines = [edit.place for edit in now.manifest.code if edit.knob == WORKERS]
-    if len(lines) != 1 or "map" not in slow.name:
-        return f": {limit.sentence}"
-    return f": {limit.sentence.replace(slow.name, f'{slow.name} at {lines[0]}', 1)}"
+    return f"{slow.name} at {lines[0]}" if len(lines) == 1 and "map" in slow.name else slow.name
 
 
 def _code_of(now: Situation) -> str:

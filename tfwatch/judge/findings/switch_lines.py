@@ -7,7 +7,9 @@ what a knob does in tfwatch.
 from __future__ import annotations
 
 import math
+import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
@@ -37,11 +39,14 @@ from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.forecasts.evidence import cores_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from tfwatch.core.script_code import CodeEdit
     from tfwatch.judge.findings.situation import Situation
     from tfwatch.judge.forecasts.forecast import Forecast
 
+#: The folder of tfwatch, and of its workloads.
+_OWN = Path(__file__).parents[2]
 _NAMED_MAP = re.compile(r"map\((?P<name>[^()]+)\)")
 #: In place of a user's function whose name is unknown.
 _FUNCTION = "..."
@@ -84,9 +89,11 @@ def advise_gain(now: Situation, gain: Forecast) -> Advice:
     part = now.split
     text = expected_gain_text(gain, part.step.mean if part else math.nan)
     costs = f"; {_cache_costs(now)}" if gain.knob == CACHE else ""
-    draws = draws and f"{draws}, asks first"
+    asks = ", asks first" if draws else ""
     key = key_text(gain, now.knobs.get(gain.knob, OFF))
-    return Advice(f"{key}: {text}{costs}{draws}", line_with_switch(now, gain.knob, gain.value))
+    return Advice(
+        f"{key}: {text}{costs}{draws}{asks}", line_with_switch(now, gain.knob, gain.value)
+    )
 
 
 def key_text(forecast: Forecast, current: str) -> str:
@@ -169,6 +176,32 @@ def proved_knobs(now: Situation) -> dict[str, str]:
         known = start.get(knob, value)
         knobs[knob] = next((one for one in best if (knob, one) in proved), known)
     return knobs
+
+
+def lines_of_user(code: Sequence[CodeEdit]) -> tuple[CodeEdit, ...]:
+    """Return the changes of lines of files; a terminal prints all of them as they are."""
+    return tuple(one for one in code if one.is_plain and not one.is_cell)
+
+
+def settings_of_patch(now: Situation) -> tuple[list[CodeEdit], dict[str, str]]:
+    """Return the lines of the user's files that set knobs, and the proved values that differ from
+    those of the start. It reads no disk."""
+    manifest, proved = now.manifest, proved_knobs(now) if now.better else {}
+    lines = lines_of_user(manifest.code) if proved else ()
+    code = [one for one in lines if _is_users_file(one.file, Path(manifest.script))]
+    values = {
+        one.knob: proved[one.knob]
+        for one in code
+        if proved.get(one.knob, OFF) not in (OFF, manifest.knobs.get(one.knob))
+    }
+    return code, values
+
+
+def _is_users_file(name: str, script: Path) -> bool:
+    """Return whether a name is that of a file of the user's here: a relative one was given in the
+    folder of the training, which had the script below it."""
+    is_here = Path(name).is_absolute() or script.is_relative_to(Path.cwd())
+    return is_here and not Path(os.path.abspath(name)).is_relative_to(_OWN)
 
 
 def lines_of(

@@ -3,7 +3,6 @@ recording; below it the banner."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -177,8 +176,6 @@ def _script_state(view: RunView) -> tuple[str, bool]:
 
 # -- the banner ------------------------------------------------------------------------------------
 
-#: A line of the user's file, outside brackets.
-_PLACE = re.compile(r"(?:at )?(?<![\w(/])(?:[\w./-]*/)?([\w.-]+\.py:\d+)")
 EMPTY = Finding(MOMENT, "STARTING", "", tone=Tone.BUSY)
 
 
@@ -211,12 +208,10 @@ class BannerPane(Pane):
         is_cause = bool(found.brief) and second.startswith((f"{found.brief}:", f"{found.brief};"))
         if is_cause and cell_len(second) > width:
             second = found.cause  # a sentence of its own; the word and the chart have the figures
-        cause, place = shorten_clauses(second, width), _PLACE.search(second)
-        if place and place[1] not in cause:
-            shorter = (
-                shorten_clauses(one, width) for one in (found.cause, second[place.start() :])
-            )
-            cause = next((one for one in shorter if place[1] in one), cause)
+        # Words go before the place, of which a narrow row cuts the end.
+        begins = (second, found.cause, second[max(second.find(found.where), 0) :])
+        rows = [shorten_clauses(one, width) for one in begins]
+        cause = next((one for one in rows if found.where in one), rows[0])
         return [
             word + row((f"  {first}", "bold")),
             row((cause, "bold")),

@@ -68,3 +68,10 @@ def _loops_for_caller(frame: FrameType) -> bool:
     if module == "tensorflow.python.data.ops.dataset_ops":
         return frame.f_code.co_name in _NUMPY_ITERATOR
     return module.partition(".")[0] in _LOOPS_FOR_CALLER
+
+
+def split_place(place: str) -> tuple[str, str]:
+    """Return the line and the function of a place as it is recorded, `train.py:41 in rows`; the
+    function is empty for the code of a module."""
+    line, _, name = place.partition(" in ")
+    return line, "" if name == "<module>" else name

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfwatch.core.errors import raise_interrupt
-from tfwatch.core.user_code import is_tfwatchs, is_users
+from tfwatch.core.user_code import is_tfwatchs, is_users, split_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -66,7 +66,7 @@ class RunningCode:
     @property
     def function(self) -> str:
         """The place as `load_chunk (train.py:41)`; empty without one."""
-        at, _, name = self.place.partition(" in ")
+        at, name = split_place(self.place)
         return f"{name} ({at})" if name else at
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
+from tfwatch.core.user_code import split_place
 from tfwatch.judge.findings.finding import Advice, Finding
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def find(now: Situation) -> Finding | None:
     at, where, lost_s = "", ", in the script", spent.between_fits_s
     if top:
         call = f", which calls {top.call}" if top.call else ""
-        at = top.place.removesuffix(" in <module>")
+        line, name = split_place(top.place)
+        at = f"{line} in {name}" if name else line
         where = f": {units.percent(top.seconds / all_s)} of it at {at}{call}"
         # The rest is what each fit takes to begin and to end.
         own_s = sum(one.seconds for one in times if one.place and one.call != "fit")
@@ -94,4 +96,4 @@ def _advise(times: Sequence[CodeTime], top: CodeTime | None, *, is_short: bool) 
 def _place_of(call: str, times: Sequence[CodeTime]) -> str:
     """Return `train.py:23: ` of the line that makes a call; empty where it was not sampled."""
     place = next((one.place for one in times if one.call == call and one.place), "")
-    return f"{place.partition(' in ')[0]}: " if place else ""
+    return f"{split_place(place)[0]}: " if place else ""

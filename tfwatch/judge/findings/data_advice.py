@@ -360,11 +360,10 @@ def _python(now: Situation, limit: Bottleneck, stage: Stage) -> Advice:
     if limit.waits is False:
         return Advice("TensorFlow operations in place of Python: the GIL allows no parallel calls")
     if "Map" not in stage.kind or stage.is_parallel:
-        more = _more_calls(stage)
         if limit.waits or "Map" not in stage.kind:
-            return more
+            return _more_calls(stage)
         first = "TensorFlow operations in place of Python where it computes"
-        return Advice(f"{first}; where it waits, {more.sentence.partition(':')[0]}")
+        return Advice(f"{first}; where it waits, {_threads_words(_threads_of(stage))}")
     wait = "its calls wait" if limit.waits else "calls that wait do so"
     return Advice(
         f"num_parallel_calls=tf.data.AUTOTUNE on the map: {wait} at the same time",
@@ -392,17 +391,24 @@ def _from_generator(now: Situation, stage: Stage) -> Advice:
 def _more_calls(stage: Stage) -> Advice:
     """Advise more calls at the same time than the machine has cores, each of which needs a thread:
     16 took 12 ms/batch where 2 took 98."""
-    threads = max(_LEAST_THREADS, round(_MORE_THREADS * stage.workers))
+    threads = _threads_of(stage)
     if "Map" not in stage.kind:
         return _DEARER
     return Advice(
-        f"num_parallel_calls={threads} and a private_threadpool_size of {threads}: more calls wait"
-        " at the same time",
+        f"{_threads_words(threads)}: more calls wait at the same time",
         f"{parallel_map(stage.name, str(threads))}\noptions = tf.data.Options()\n"
         f"options.threading.private_threadpool_size = {threads}\n"
         "dataset = dataset.with_options(options)  # after the last stage",
         (PARALLEL_CALLS,),
     )
+
+
+def _threads_of(stage: Stage) -> int:
+    return max(_LEAST_THREADS, round(_MORE_THREADS * stage.workers))
+
+
+def _threads_words(threads: int) -> str:
+    return f"num_parallel_calls={threads} and a private_threadpool_size of {threads}"
 
 
 def _busy(now: Situation, limit: Bottleneck, stage: Stage) -> Advice:

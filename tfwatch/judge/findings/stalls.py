@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.rows import Flag
+from tfwatch.core.user_code import split_place
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.situation import LEADS_FROM
 
@@ -86,11 +87,10 @@ def _between(now: Situation, lost_s: float) -> str:
 def _advice(place: str) -> str:
     """Advise to find the element that takes long. place: `feed.py:41 in rows, below map(read)`, or
     a stage; empty where unknown."""
-    line, _, function = place.partition(" in ")
     if not place:
         return "a larger buffer (.prefetch) hides short stalls only"
-    gets = function.partition(",")[0] or "its function"
-    gets = "it" if gets.startswith("<") else gets
+    line, function = split_place(place.partition(", ")[0])
+    gets = function or "it"
     return f"log what {gets} gets when {line} takes over {_LOGGED_S} s; skip, copy or repair that"
 
 

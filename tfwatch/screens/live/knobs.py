@@ -183,8 +183,8 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
 
 def _count_of_auto(view: RunView, state: KnobState, value: str) -> str:
     """Return the value, of the workers of a `PyDataset` `auto: 4`."""
-    is_counted = (state.knob, value) == (WORKERS, AUTO)
-    is_counted = is_counted and MULTIPROCESSING in view.snapshot.manifest.knobs
+    of_py_dataset = MULTIPROCESSING in view.snapshot.manifest.knobs
+    is_counted = of_py_dataset and (state.knob, value) == (WORKERS, AUTO)
     return f"{value}: {workers_of(view.situation, value)}" if is_counted else value
 
 

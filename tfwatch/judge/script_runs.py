@@ -40,14 +40,6 @@ class WatchedScript(Protocol):
         ...
 
 
-class FoundRuns(Protocol):
-    """Finds the runs of a script."""
-
-    def take(self) -> list[Path]:
-        """Return the folders of the runs that have begun since the last call, the oldest first."""
-        ...
-
-
 class ScriptRuns:
     """Follows the runs of a script, or of another process.
 

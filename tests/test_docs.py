@@ -71,3 +71,16 @@ def _anchors(page: Path) -> set[str]:
     """The headings of a page as GitHub links to them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_has_the_gain_of_its_picture() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    picture = (ROOT / "assets/solved.svg").read_text(encoding="utf-8").replace("&#160;", " ")
+    said = re.search(
+        r"is measured, (\S+) x (\(.+?\))\. Data wait fell from (\d+) to (\d+) %", readme
+    )
+
+    assert said is not None
+    ratio, interval, before, after = said.groups()
+    assert f"{ratio} x faster {interval}" in picture
+    assert f"data wait {before} → {after} %" in picture

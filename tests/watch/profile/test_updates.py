@@ -1,20 +1,24 @@
 """The variables behind the operations of an optimizer, in graphs that Keras makes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import pytest
 import tensorflow as tf
 
-from tfwatch.watch.profile.origins import Origins, _operations_of
+from tfwatch.watch.profile.origins import CALL, Origins, _operations_of
 
 pytestmark = pytest.mark.tensorflow
 
 _KERNEL, _BIAS = "net/dense/kernel", "net/dense/bias"
 
 
-def origins_of(optimizer: str, policy: str = "float32", **options: Any) -> tuple[Origins, Any]:
-    """Return the origins of a model's step, and its graph."""
+def origins_of(
+    optimizer: str, policy: str = "float32", recorded: Sequence[str] = (), **options: Any
+) -> tuple[Origins, Any]:
+    """Return the origins of a model's step, and its graph. recorded: paths beside those of its
+    optimizer."""
     layers = [keras.Input((3,)), keras.layers.Dense(2, name="dense", dtype=policy)]
     model = keras.Sequential(layers, name="net")
     made = keras.optimizers.get({"class_name": optimizer, "config": {"name": "opt", **options}})
@@ -28,7 +32,8 @@ def origins_of(optimizer: str, policy: str = "float32", **options: Any) -> tuple
         return model.train_step((x, y))
 
     graph = step.get_concrete_function(tf.ones((4, 3)), tf.ones((4, 2))).graph
-    return Origins(model, graph, []), graph
+    paths = [f"{CALL}/{name}" for name in operations(graph)]
+    return Origins(model, graph, [*paths, *recorded]), graph
 
 
 def operations(graph: Any) -> list[str]:
@@ -53,7 +58,7 @@ def test_each_operation_belongs_to_a_variable_or_clips(
 ) -> None:
     origins, graph = origins_of(optimizer, **options)
     names = operations(graph)
-    found = [origins.of(f"StatefulPartitionedCall/{name}", "") for name in names]
+    found = [origins.of(f"{CALL}/{name}", "") for name in names]
     assert {one.role for one in found} == ({"optimizer", "clipping"} if clips else {"optimizer"})
     writes = [one for name, one in zip(names, found, strict=True) if "Assign" in name]
     assert {one.variable for one in writes} >= {_KERNEL, _BIAS}
@@ -63,7 +68,7 @@ def test_each_operation_belongs_to_a_variable_or_clips(
 
 def test_clipping_by_the_norm_of_all_gradients_begins_and_ends_at_the_gradients() -> None:
     origins, graph = origins_of("SGD", global_clipnorm=1.0)
-    of_role = {name: origins.of(f"PartitionedCall/{name}", "").role for name in operations(graph)}
+    of_role = {name: origins.of(f"{CALL}/{name}", "").role for name in operations(graph)}
     clipping = {name for name, role in of_role.items() if role == "clipping"}
     kinds = {graph.get_operation_by_name(name).type for name in clipping}
     assert {"Square", "Sum", "Sqrt", "Mul"} <= kinds
@@ -72,10 +77,11 @@ def test_clipping_by_the_norm_of_all_gradients_begins_and_ends_at_the_gradients(
 
 def test_the_update_of_scaled_losses_is_found_below_its_condition() -> None:
     """In mixed float16 the gradients are applied where all of them are finite."""
-    origins, _ = origins_of("Adam", "mixed_float16", clipnorm=1.0)
-    path = "StatefulPartitionedCall/cond/then/_22/cond/opt"
-    update = origins.of(f"{path}/AssignSubVariableOp", "AssignSubVariableOp")
+    branch = f"{CALL}/cond/then/_22/cond/opt"
+    writes = f"{branch}/AssignSubVariableOp"
+    squares = f"{branch}/clip_by_norm/ArithmeticOptimizer/ReplaceMulWithSquare_mul"
+    origins, _ = origins_of("Adam", "mixed_float16", [writes, squares], clipnorm=1.0)
+    update = origins.of(writes, "AssignSubVariableOp")
     assert (update.role, update.name, update.kind) == ("optimizer", "opt", "Adam")
     assert update.variable in (_KERNEL, _BIAS)
-    replaced = "ArithmeticOptimizer/ReplaceMulWithSquare_mul"
-    assert origins.of(f"{path}/clip_by_norm/{replaced}", "Square").role == "clipping"
+    assert origins.of(squares, "Square").role == "clipping"

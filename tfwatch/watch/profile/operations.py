@@ -8,7 +8,8 @@ import re
 import sys
 from collections import Counter, defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfwatch.core.events import LOOP, MOST_OPERATIONS, OperationTime, StepProfiled
@@ -270,7 +271,7 @@ def _statistics(plane: Any) -> dict[str, int]:
 def _statistic(plane: Any, event: Any, wanted: int | None) -> str:
     if wanted is None:  # most planes have thousands of events, and none by XLA
         return ""
-    stats = [*event.stats, *plane.event_metadata[event.metadata_id].stats]
+    stats = chain(event.stats, plane.event_metadata[event.metadata_id].stats)
     found = next((stat for stat in stats if stat.metadata_id == wanted), None)
     if found is None:
         return ""
@@ -288,7 +289,10 @@ def _host_times(planes: Iterable[Any], compiled: Mapping[str, str], until: float
         for line in plane.lines:
             events = line.events if of_xla is not None else ()
             kernels = {one.metadata_id for one in events if _statistic(plane, one, of_xla) != ""}
+            own: Counter[int] = Counter()
             for key, ps in _own_times(names, line, until):
+                own[key] += ps
+            for key, ps in own.items():  # a step has thousands of events, and hundreds of names
                 if key in kernels:
                     op = _XLA_NUMBER.sub("", names[key])
                     times.operations.append(_Time(compiled.get(names[key], ""), op, ps))
@@ -303,10 +307,11 @@ def _own_times(names: Mapping[int, str], line: Any, until: float) -> Iterator[tu
     """Yield the number of each event of a thread and its own picoseconds, without the input
     pipeline."""
     of_data = {key for key, name in names.items() if name.startswith(_OF_DATA)}
+    until -= line.timestamp_ns * 1000
     events = sorted(
-        (one.offset_ps, -one.duration_ps, one.metadata_id)
+        (begin, -one.duration_ps, one.metadata_id)
         for one in line.events
-        if begin_ps(line, one) < until
+        if (begin := one.offset_ps) < until
     )
     around: list[_Open] = []
     for begin, minus, key in events:
@@ -384,7 +389,7 @@ def _rows(
     # Where looking up is limited, the longest count.
     for (path, op), ps in by_path.most_common():
         origin = origins.of(path, op)
-        part = parts[replace(origin, place="")]
+        part = parts[origin]
         part.ps += ps
         part.ops[op] += ps
         part.place = part.place or origin.place

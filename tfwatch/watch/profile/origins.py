@@ -8,10 +8,10 @@ import os
 import re
 import sys
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfwatch.core.errors import fails_open
 from tfwatch.sensors.running_code import users_place
@@ -21,17 +21,31 @@ from tfwatch.watch.profile.updates import Updates
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-#: What TensorFlow puts before the path of an operation: calls of functions with the loops around
-#: them, and the replica of a strategy.
+
+class _Added(NamedTuple):
+    """What TensorFlow adds to the path of an operation.
+
+    mark: stands in each path that has it. Most have none, and the pattern takes a microsecond.
+    """
+
+    mark: str
+    pattern: re.Pattern[str]
+
+    def cut(self, path: str) -> str:
+        """Return a path without it."""
+        return self.pattern.sub("", path) if self.mark in path else path
+
+
+#: Calls of functions with the loops around them, and the replica of a strategy.
 CALL = "StatefulPartitionedCall"
-_CALLS = re.compile(r".*\b(?:Stateful)?PartitionedCall(?:_\d+)?/")
+_CALLS = _Added("PartitionedCall", re.compile(r"^.*\b(?:Stateful)?PartitionedCall(?:_\d+)?/"))
 #: A branch of a condition, in which names start again, and what TensorFlow's optimizer of graphs
 #: puts before the name of an operation that it has replaced.
-_BRANCH = re.compile(r".*\b(?:then|else)/_\d+/")
-_REPLACED = re.compile(r"ArithmeticOptimizer/[A-Za-z]+_")
+_BRANCH = _Added("/_", re.compile(r"^.*\b(?:then|else)/_\d+/"))
+_REPLACED = _Added("ArithmeticOptimizer/", re.compile(r"ArithmeticOptimizer/[A-Za-z]+_"))
 #: Keras' scaling of losses updates the variables under a condition: that all gradients are finite.
-_CONDITION = re.compile(r"^cond(?:_\d+)?/(?=.)")
-_REPLICA = re.compile(r"(?:^|(?<=gradient_tape/))replica_\d+/")
+_CONDITION = _Added("cond", re.compile(r"^cond(?:_\d+)?/(?=.)"))
+_REPLICA = _Added("replica_", re.compile(r"(?:^|(?<=gradient_tape/))replica_\d+/"))
 _NUMBERED = re.compile(r"_\d+$")
 _LOOP, _WHILE = "/while", ("While", "StatelessWhile")
 #: The step of a ResNet50 has 15 300 operations, that of six dense layers 700.
@@ -51,12 +65,13 @@ _MOST_LOOKED_UP = 40
 
 @dataclass(frozen=True)
 class Origin:
-    """The part of a step that an operation belongs to, as `core.events.OperationTime` has it."""
+    """The part of a step that an operation belongs to, as `core.events.OperationTime` has it. Two
+    places are one part."""
 
     role: str
     name: str = ""
     kind: str = ""
-    place: str = ""
+    place: str = field(default="", compare=False)
     in_loop: bool = False
     variable: str = ""
 
@@ -75,28 +90,31 @@ class Origins:
         self._optimizer = _optimizer_of(model)
         self._metrics = _metrics_of(model)
         self._operations = _operations_of(graph)
-        self._scopes = _scopes_of((*self._operations, *paths))
+        self._parts = {path: _parts(path) for path in (*self._operations, *paths)}
+        self._scopes = _scopes_of(parts for parts, _ in self._parts.values())
         self._left = _MOST_LOOKED_UP
         self._known: dict[tuple[str, bool], Origin] = {}
+        #: The user's line of the longest operation of a layer, by its role and its name.
+        self._places: dict[tuple[str, str], str] = {}
         #: The layers of a layer by their names, by its `id`; a model has hundreds.
         self._inner: dict[int, dict[str, Any]] = {}
 
     def has(self, path: str) -> bool:
         """Return False for an operation of another function, e.g. of a map of the input pipeline;
         where no model is known there may be several functions."""
-        return self._model is None or not path or _CALLS.match(path) is not None
+        return self._model is None or not path or _CALLS.cut(path) != path
 
     def of(self, path: str, op: str) -> Origin:
         """Return the origin of an operation."""
         key = path, bool(COPY.search(op))  # an operation copies what it works on too
         if key not in self._known:
             found = self._find(path, op)
-            in_loop = found.name in self._loops or _LOOP in _in_function(path)
-            self._known[key] = replace(found, in_loop=in_loop)
+            in_loop = found.name in self._loops or _LOOP in _CALLS.cut(path)
+            self._known[key] = replace(found, in_loop=True) if in_loop else found
         return self._known[key]
 
     def _find(self, path: str, op: str) -> Origin:
-        parts, is_backward = _parts(path)
+        parts, is_backward = self._parts[path]
         if _COLLECTIVE.search(op) or _COLLECTIVE.search(parts[-1]):
             return Origin("collective")
         if COPY.search(op) or COPY.search(parts[0]):
@@ -109,8 +127,10 @@ class Origins:
                 return Origin("clipping")
             return Origin("optimizer", *self._optimizer, variable=self._updates.variable_of(name))
         if layer := self._layer(parts):
-            place = _users_line(self._frames(path))
-            return Origin("backward" if is_backward else "forward", *layer, place)
+            role = "backward" if is_backward else "forward"
+            if (role, layer[0]) not in self._places:
+                self._places[role, layer[0]] = _users_line(self._frames(path))
+            return Origin(role, *layer, self._places[role, layer[0]])
         return self._made_by(path, is_backward)
 
     def _layer(self, parts: Sequence[str]) -> tuple[str, str] | None:
@@ -146,7 +166,7 @@ class Origins:
     def _updates(self) -> Updates:
         name, _ = self._optimizer or ("", "")
         every = self._operations.items()
-        own = [one for path, one in every if _is_scope(_parts(path)[0][0], name)]
+        own = [one for path, one in every if _is_scope(self._parts[path][0][0], name)]
         return Updates(_inner_optimizer(self._model), own)
 
     @cached_property
@@ -154,7 +174,7 @@ class Origins:
         """The layers with a loop in the graph: most of its operations are too small to be
         recorded."""
         loops = (name for name, one in self._operations.items() if one.type in _WHILE)
-        layers = (self._layer(_parts(name)[0]) for name in loops)
+        layers = (self._layer(self._parts[name][0]) for name in loops)
         return {layer[0] for layer in layers if layer and layer[0]}
 
     # -- by the Python that made it ---------------------------------------------------------------
@@ -198,34 +218,22 @@ class _Metric:
     is_wrapper: bool
 
 
-def _in_function(path: str) -> str:
-    """Return a path without the calls before it."""
-    return _after(_CALLS, path)
-
-
 def _name_of(path: str) -> str:
     """Return the name of an operation in its own graph."""
-    return _REPLACED.sub("", _after(_BRANCH, _in_function(path)))
-
-
-def _after(beginning: re.Pattern[str], path: str) -> str:
-    # `sub` would search a name without this beginning from each of its characters.
-    found = beginning.match(path)
-    return path[found.end() :] if found else path
+    return _REPLACED.cut(_BRANCH.cut(_CALLS.cut(path)))
 
 
 def _parts(path: str) -> tuple[list[str], bool]:
     """Return the parts of a path from the model on, and whether it is of the backward pass."""
-    parts = _REPLICA.sub("", _CONDITION.sub("", _name_of(path))).split("/")
+    parts = _REPLICA.cut(_CONDITION.cut(_name_of(path))).split("/")
     is_backward = parts[0] == _BACKWARD and len(parts) > 1
     return parts[is_backward:], is_backward
 
 
-def _scopes_of(paths: Iterable[str]) -> dict[tuple[str, ...], set[str]]:
-    """Return the parts that follow each beginning of a path."""
+def _scopes_of(paths: Iterable[list[str]]) -> dict[tuple[str, ...], set[str]]:
+    """Return the parts that follow each beginning of a path; paths are in parts."""
     scopes: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for path in paths:
-        parts, _ = _parts(path)
+    for parts in paths:
         for at, part in enumerate(parts):
             scopes[tuple(parts[:at])].add(part)
     return scopes

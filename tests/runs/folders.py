@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,17 @@ from tfwatch.runs.writer import RunWriter
 ORIGIN_NS = 5_000_000_000
 ORIGIN_WALL_NS = 1_800_000_000 * 10**9
 HOST = os.uname().nodename
+
+
+def open_in(folder: Path) -> list[int]:
+    """Return the descriptors of this process that are open on a folder or on what is in it."""
+    ours = {(one.st_dev, one.st_ino) for one in map(Path.lstat, (folder, *folder.rglob("*")))}
+    found = []
+    for number in map(int, os.listdir("/dev/fd")):
+        with suppress(OSError):  # the listing's own, and those that other threads have closed since
+            one = os.fstat(number)
+            found += [number] if (one.st_dev, one.st_ino) in ours else []
+    return found
 
 
 @dataclass

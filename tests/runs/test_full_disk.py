@@ -19,6 +19,7 @@ from tests.runs.folders import (
     kinds,
     make_manifest,
     make_writer,
+    open_in,
     read_back,
 )
 from tests.runs.hanging import hang
@@ -171,12 +172,11 @@ def test_a_run_that_begins_on_a_full_disk_cannot_be_opened(
 
 
 def test_no_descriptor_stays_open_that_a_program_could_close_and_reuse(tmp_path: Path) -> None:
-    before = len(os.listdir("/dev/fd"))
     writer = make_writer(tmp_path)
     add_steps(writer, plain(10))
     writer.flush()
 
-    assert len(os.listdir("/dev/fd")) == before
+    assert open_in(tmp_path) == []
 
 
 def test_the_pulse_is_written_where_the_folder_takes_no_new_file(

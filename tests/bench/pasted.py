@@ -8,10 +8,10 @@
 Trains for so many minutes, in rounds, then prints a table of all rounds in OUT; with 0 minutes it
 prints alone. In each round, in turn: bare, with Watch, and for each line switched live and back,
 and pasted into the bare script. For each kind, batch and line: medians over the rounds of step and
-copy, ms, as written, live, back, pasted; and ratios, each the median of those of the rounds with
-their range: live over pasted, back over written, and Watch over bare. One fit differs from the next
-by several percent, so a ratio is of two fits of one round, and many rounds count. It exits with 1
-where a ratio is above 1.03 in each round.
+copy, ms, as written, live, back, pasted; and ratios, each the mean of those of the rounds with its
+interval of 95 %: live over pasted, back over written, Watch over bare, and one bare fit over the
+other. One fit differs from the next by several percent, so a ratio is of two fits of one round, and
+many rounds count. It exits with 1 where a whole interval is above 1.03.
 
 In the mode `autopilot` a script trains under `tfwatch run --autopilot`; then, with its steps live,
 come bare fits as written, with the lines by hand, and with those that the autopilot reached.
@@ -23,14 +23,16 @@ at the last look and at any look: of every 20 steps, or after each turn.
 """
 
 import argparse
+import math
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from statistics import median
+from statistics import mean, median, stdev
 from typing import Any
 
 import numpy as np
@@ -40,11 +42,11 @@ from tests.bench.pasted_fits import (
     HANDS,
     LINES,
     OF_ARRAYS,
-    PART,
     Fit,
     arrays_of,
     fit_arguments,
     make_model,
+    part_of,
 )
 from tests.bench.runner import (
     Rows,
@@ -52,11 +54,10 @@ from tests.bench.runner import (
     print_head,
     print_row,
     run_tfwatch,
-    spread_text,
 )
 from tfwatch.core.events import AutopilotEnded, PipelineSwitched
 from tfwatch.core.knobs import DEFAULT, DEVICE_PREFETCH, OFF, PINNED, PREFETCH, WORKERS
-from tfwatch.judge.effects.interval import estimate_ratio
+from tfwatch.judge.effects.interval import estimate_ratio, t_quantile
 from tfwatch.runs.run import open_run
 
 #: A live setting costs at most this ratio of the pasted line.
@@ -108,14 +109,14 @@ class Program:
         for arm, line in arms if number % 2 == 0 else arms[::-1]:
             is_live = arm == "live"
             live = {"watch": "", "live": line}.get(arm)
-            steps = 3 * PART if is_live else PART
+            steps = part_of(batch) * (3 if is_live else 1)
             done = self._fit(kind, batch, steps, (line,) if arm == "pasted" else (), live)
             self._add(kind, batch, number, arm=arm, line=line, **done.row(is_live=is_live))
 
     def _hand(self, kind: str, batch: int, number: int) -> None:
         arms = [(), *HANDS[kind]]
         for lines in arms if number % 2 == 0 else arms[::-1]:
-            done = self._fit(kind, batch, PART, lines, None)
+            done = self._fit(kind, batch, part_of(batch), lines, None)
             self._add(kind, batch, number, line=" ".join(lines), **done.row())
 
     def _autopilot(self, kind: str, batch: int, number: int) -> None:
@@ -124,7 +125,7 @@ class Program:
         self._add(kind, batch, number, arm="live", **row)
         arms = [("as written", ()), *(("by hand", one) for one in HANDS[kind]), ("pasted", reached)]
         for arm, lines in arms:
-            done = self._fit(kind, batch, PART, lines, None)
+            done = self._fit(kind, batch, part_of(batch), lines, None)
             self._add(kind, batch, number, arm=arm, line=" ".join(lines), **done.row())
 
     def _noise(self, kind: str, batch: int, number: int) -> None:
@@ -140,7 +141,7 @@ class Program:
         if kind in OF_ARRAYS and batch not in self._arrays:
             self._arrays[batch] = arrays_of(batch)
         given = fit_arguments(kind, batch, steps, lines, self._arrays.get(batch))
-        return Fit(self._models[dtype], given, live)
+        return Fit(self._models[dtype], given, live, part_of(batch))
 
     def _add(self, kind: str, batch: int, number: int, **row: Any) -> None:
         self._rows.add({"kind": kind, "batch": batch, "round": number, **row})
@@ -167,19 +168,50 @@ def _with_autopilot(kind: str, batch: int) -> tuple[tuple[str, ...], float, str]
 # -- the tables -----------------------------------------------------------------------------------
 
 
-def _ratios(rows: Sequence[dict[str, Any]], over: str, under: str) -> list[float]:
-    """Return the ratio of each round. over, under: an arm and the part of its fits."""
+@dataclass(frozen=True)
+class _Ratio:
+    """The mean of the ratios of some rounds, on the logarithm, and its interval of 95 %."""
+
+    logs: Sequence[float]
+
+    @property
+    def low(self) -> float:
+        """The end of the interval; 0 for one round."""
+        return math.exp(mean(self.logs) - self._half) if len(self.logs) > 1 else 0.0
+
+    @property
+    def _half(self) -> float:
+        count = len(self.logs)
+        return t_quantile(0.975, count - 1) * stdev(self.logs) / math.sqrt(count)
+
+    def __str__(self) -> str:
+        if not self.logs:
+            return "n/a"
+        at = mean(self.logs)
+        if len(self.logs) == 1:
+            return f"{math.exp(at):.3f}"
+        return f"{math.exp(at):.3f} ({self.low:.3f} to {math.exp(at + self._half):.3f})"
+
+
+def _ratio(rows: Sequence[dict[str, Any]], over: str, under: str) -> _Ratio:
+    """Return the ratio of two arms, each with the part of its fits."""
     of = [_steps(rows, *side.split()) for side in (over, under)]
-    return [of[0][at] / of[1][at] for at in of[0] if at in of[1]]
+    return _Ratio([math.log(mean(of[0][at]) / mean(of[1][at])) for at in of[0] if at in of[1]])
 
 
-def _steps(rows: Sequence[dict[str, Any]], arm: str, part: str) -> dict[int, float]:
-    """Return the median step of each round."""
+def _of_equal(rows: Sequence[dict[str, Any]]) -> _Ratio:
+    """Return the ratio of the two bare fits of each round."""
+    pairs = [found for found in _steps(rows, "bare", "all").values() if len(found) == 2]
+    return _Ratio([math.log(first / second) for first, second in pairs])
+
+
+def _steps(rows: Sequence[dict[str, Any]], arm: str, part: str) -> dict[int, list[float]]:
+    """Return the median step of each fit of a round."""
     steps = defaultdict(list)
     for row in rows:
         if row["arm"] == arm:
             steps[row["round"]].append(row[part][0])
-    return {at: median(found) for at, found in steps.items()}
+    return steps
 
 
 def _figures(rows: Sequence[dict[str, Any]], part: str) -> str:
@@ -191,7 +223,7 @@ def _figures(rows: Sequence[dict[str, Any]], part: str) -> str:
 
 
 def print_table(rows: Sequence[dict[str, Any]]) -> bool:
-    """Print all rounds; return whether a ratio is above the most in each of them."""
+    """Print all rounds; return whether the interval of a ratio is above the most."""
     is_bad = False
     columns = ("written", "live", "back", "pasted", "live/pasted", "back/written", "pause")
     print_head("data, batch", "line", *columns, "not switched")
@@ -199,16 +231,16 @@ def print_table(rows: Sequence[dict[str, Any]]) -> bool:
         key = kind, batch, line
         own = [row for row in rows if (row["kind"], row["batch"], row["line"]) == key]
         if not line:
-            ratios = spread_text(_ratios(own, "watch all", "bare all"))
-            print_row(f"{kind}, {batch}", "Watch over bare", ratios)
+            print_row(f"{kind}, {batch}", "Watch over bare", _ratio(own, "watch all", "bare all"))
+            print_row(f"{kind}, {batch}", "bare over bare", _of_equal(own))
             continue
-        over = _ratios(own, "live live", "pasted all"), _ratios(own, "live back", "live written")
-        is_bad = is_bad or any(min(one, default=0) > _MOST for one in over)
+        over = _ratio(own, "live live", "pasted all"), _ratio(own, "live back", "live written")
+        is_bad = is_bad or any(one.logs and one.low > _MOST for one in over)
         live = [row for row in own if row["arm"] == "live"]
         pause = f"{median(row['pause_ms'] for row in live):.0f} ms" if live else "n/a"
         failed = ["; ".join(row["failed"]) for row in live if row["switched"] != 2]
         parts = (_figures(own, part) for part in ("written", "live", "back", "all"))
-        print_row(f"{kind}, {batch}", line, *parts, *map(spread_text, over), pause, *failed[:1])
+        print_row(f"{kind}, {batch}", line, *parts, *over, pause, *failed[:1])
     return is_bad
 
 

@@ -25,8 +25,9 @@ from tfwatch.runs.run import open_run
 from tfwatch.watch.fit.fit_runs import complete_runs
 
 SIDE, IMAGES = 224, 64
-#: Steps of an epoch of arrays, of each part of a fit, and of those the ones that are left out.
-EPOCH, PART, SETTLE = 25, 60, 20
+#: The examples of each part of a fit and of an epoch of arrays, the fewest steps and the most: a
+#: switch takes up to 0.2 s, 130 steps of batches of two images.
+_PART, _EPOCH = (3840, 30, 600), (1600, 25, 250)
 DEVICE = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
 #: The lines that are tried, by the kind of data.
 LINES = {
@@ -50,13 +51,22 @@ HANDS: dict[str, tuple[tuple[str, ...], ...]] = {
 OF_ARRAYS = ("slices", "arrays", "generator", "pydataset")
 
 
+def part_of(batch: int) -> int:
+    """Return the steps of each part of a fit, of which the first third is left out."""
+    return _steps_of(batch, *_PART)
+
+
+def _steps_of(batch: int, examples: int, least: int, most: int) -> int:
+    return min(max(examples // batch, least), most)
+
+
 class Clock(keras.callbacks.Callback):
     """Notes when each step ends; switches a line on after a part of the steps, and back."""
 
-    def __init__(self, watch: Watch | None, line: str) -> None:
+    def __init__(self, watch: Watch | None, line: str, part: int) -> None:
         super().__init__()
         self.ends: list[int] = []
-        self._watch, self._line = watch, line
+        self._watch, self._line, self._part = watch, line, part
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Note the time; switch."""
@@ -64,9 +74,9 @@ class Clock(keras.callbacks.Callback):
         if self._watch is None or not self._line:
             return
         knob, _, value = self._line.partition("=")
-        if len(self.ends) == PART:
+        if len(self.ends) == self._part:
             self._watch.set(**{knob: _value(knob, value)}, random_draws=True)
-        elif len(self.ends) == 2 * PART:
+        elif len(self.ends) == 2 * self._part:
             default = "default" if knob in ("prefetch", "workers") else "off"
             self._watch.set(**{knob: _value(knob, default)})
 
@@ -132,7 +142,7 @@ def files_of(batch: int, steps: int, function: Any, lines: tuple[str, ...], *, t
 def arrays_of(batch: int) -> tuple[Any, Any]:
     """Return images and labels of an epoch."""
     rng = np.random.default_rng(0)
-    x = rng.integers(0, 255, (batch * EPOCH, SIDE, SIDE, 3), dtype=np.uint8)
+    x = rng.integers(0, 255, (batch * _steps_of(batch, *_EPOCH), SIDE, SIDE, 3), dtype=np.uint8)
     return x.astype(np.float32), np.arange(len(x)) % 10
 
 
@@ -177,7 +187,8 @@ def fit_arguments(
     if not isinstance(data, tf.data.Dataset):
         epochs = arguments.get("epochs", 1)
         data = _as_keras_reads(arguments)
-        arguments = {"steps_per_epoch": arguments.get("steps_per_epoch", EPOCH), "epochs": epochs}
+        each = arguments.get("steps_per_epoch", _steps_of(batch, *_EPOCH))
+        arguments = {"steps_per_epoch": each, "epochs": epochs}
         data = data.repeat(epochs) if epochs > 1 else data
     for line in lines:
         data = pasted(data, line)
@@ -192,7 +203,7 @@ def _arguments(
         data = files_of(batch, steps, functions[kind], lines, tuned=kind == "tuned")
         return {"x": data, "steps_per_epoch": steps}
     x, y = arrays
-    epochs = -(-steps // EPOCH)
+    epochs = -(-steps // _steps_of(batch, *_EPOCH))
     if kind == "slices":
         data = tf.data.Dataset.from_tensor_slices((x, y)).repeat(epochs).batch(batch)
         return {"x": data, "steps_per_epoch": steps}
@@ -205,7 +216,7 @@ def _arguments(
 
 def _generate(rows: Rows, steps: int) -> Iterator[Any]:
     for number in range(steps):
-        yield rows[number % EPOCH]
+        yield rows[number % len(rows)]
 
 
 def make_model(dtype: str) -> Any:
@@ -224,13 +235,14 @@ def make_model(dtype: str) -> Any:
 class Fit:
     """One training: its steps, and what a Watch recorded of them."""
 
-    def __init__(self, model: Any, given: dict[str, Any], live: str | None) -> None:
-        """live: the line that is switched, None without Watch."""
+    def __init__(self, model: Any, given: dict[str, Any], live: str | None, part: int) -> None:
+        """live: the line that is switched after a part of the steps, None without Watch."""
         with tempfile.TemporaryDirectory() as folder:
             watch = None if live is None else Watch(Path(folder))
-            clock = Clock(watch, live or "")
+            clock = Clock(watch, live or "", part)
             began_ns = time.perf_counter_ns()
             model.fit(**given, verbose=0, callbacks=[clock, *([watch] if watch else [])])
+            self._part = part
             self.took_s = (time.perf_counter_ns() - began_ns) / 1e9
             complete_runs()  # one that waits for a next fit would run beside a bare one
             self.ms = np.diff(clock.ends) / 1e6
@@ -256,13 +268,14 @@ class Fit:
     def row(self, *, is_live: bool = False) -> dict[str, Any]:
         """Return what is kept of it."""
         row: dict[str, Any] = {"took_s": round(self.took_s, 2)}
+        part = self._part
         count = 3 if is_live else 1
         names = ("written", "live", "back") if is_live else ("all",)
         for at, name in zip(range(count), names, strict=True):
-            row[name] = self.medians(at * PART + SETTLE, (at + 1) * PART - 1)
+            row[name] = self.medians(at * part + part // 3, (at + 1) * part - 1)
         if is_live:
-            beside = self.ms[PART - 1 : PART + 12]
-            row["pause_ms"] = round(float(beside.max() - np.median(self.ms[SETTLE:PART])), 1)
+            beside, before = self.ms[part - 1 : part + part // 5], self.ms[part // 3 : part]
+            row["pause_ms"] = round(float(beside.max() - np.median(before)), 1)
             row["switched"], row["failed"] = len(self.switched), self.failed
         return row
 

@@ -2,12 +2,12 @@
 
     python -m tests.bench.profiles [--model cnn] [--profiles 50] bits, cost, memory
     python -m tests.bench.profiles --model resnet --pairs 8      lengths with a profile, without
-    python -m tests.bench.profiles --model resnet --trace OUT    a long profile beside a short one
+    python -m tests.bench.profiles --model resnet --trace OUT    a long profile beside short ones
 
 By default it trains twice with deterministic operations, once with profiles at random steps, and
 exits with 1 where a bit differs. A pair is two trainings of some seconds, one of them with one
 profile: its row has both lengths, and the cost by the run folder. A trace of 30 steps is for XProf;
-beside it stand the rows of tfwatch's own profile.
+beside it stand the rows of tfwatch's own profiles of a few steps, milliseconds a step.
 """
 
 import json
@@ -185,13 +185,16 @@ def print_pairs(kind: str, pairs: int, folder: Path) -> None:
 
 
 def write_trace(kind: str, folder: Path, out: Path) -> None:
-    """Write a long recording for XProf, and the rows of a short profile, of one model."""
+    """Write a long recording for XProf, and the rows of short profiles, of one model."""
     model = make_model(kind)
     out.mkdir(parents=True, exist_ok=True)
-    _, run = train(model, folder, {2 * _SETTLE}, 200, "command")
-    done = [one for one in run.events.of(StepProfiled) if one.operations]
-    parts = [(one.role, one.name, one.took_ms) for one in step_parts(done[-1])] if done else []
-    (out / f"{kind}.json").write_text(json.dumps(parts))
+    _, run = train(model, folder, {*range(2 * _SETTLE, 290, 50)}, 300, "command")
+    profiles = [
+        {"steps": one.steps, "parts": [(part.role, part.name, part.took_ms) for part in parts]}
+        for one in run.events.of(StepProfiled)
+        if (parts := step_parts(one))
+    ]
+    (out / f"{kind}.json").write_text(json.dumps(profiles))
     model.fit(make_data(model), steps_per_epoch=_SETTLE, verbose=0)
     options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=1)
     with tf.profiler.experimental.Profile(str(out / kind), options):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Added(NamedTuple):
-    """What TensorFlow adds to the path of an operation.
+    """A piece that TensorFlow adds to the path of an operation.
 
     mark: stands in each path that has it. Most have none, and the pattern takes a microsecond.
     """

@@ -17,9 +17,10 @@ In the mode `autopilot` a script trains under `tfwatch run --autopilot`; then, w
 come bare fits as written, with the lines by hand, and with those that the autopilot reached.
 
 In the mode `noise` the fits are long, and each step is recorded. A try cuts a stretch out of one at
-random, and makes its second half faster, or every other part of it where two settings are tested in
-turns: printed is the share of tries that are claimed faster or slower, after so many steps of each,
-at the last look and at any look: of every 20 steps, or after each turn.
+random, and makes its second half faster, or every other part of it where the setting is switched
+back and forth, or parts in random order as an A/B test has them. Printed is the share of tries that
+are claimed faster or slower, after so many steps of each setting, at the last look and at any look:
+of every 20 steps, after each switch, or after each round.
 """
 
 import argparse
@@ -59,6 +60,7 @@ from tfwatch.core.events import AutopilotEnded, PipelineSwitched
 from tfwatch.core.knobs import DEFAULT, DEVICE_PREFETCH, OFF, PINNED, PREFETCH, WORKERS
 from tfwatch.judge.effects.interval import estimate_ratio, t_quantile
 from tfwatch.runs.run import open_run
+from tfwatch.tuner.experiment import BLOCK, BLOCK_MS, LEAST_ROUNDS, block_means, evaluate
 
 #: A live setting costs at most this ratio of the pasted line.
 _MOST = 1.03
@@ -68,7 +70,8 @@ _PILOT_STEPS, _REACHED = 2500, 300
 _ORDER = (WORKERS, PINNED, PREFETCH, DEVICE_PREFETCH)
 #: Steps of a fit whose noise is recorded; tries, and steps between two looks.
 _NOISE_STEPS, _TRIES, _LOOK, _SETTLE = 3000, 300, 20, 50
-#: Steps of each setting, how much faster the second one is, and the turns in which they are taken.
+#: Steps of each setting, how much faster the second one is, and how often it is switched to; none:
+#: the A/B test switches.
 _NOISE_CASES = (
     (100, 1.0, 1),
     (400, 1.0, 1),
@@ -76,6 +79,8 @@ _NOISE_CASES = (
     (400, 1.05, 1),
     (400, 1.0, 8),
     (400, 1.05, 8),
+    (1400, 1.0, None),
+    (1400, 1.05, None),
 )
 
 
@@ -281,33 +286,54 @@ def _best(rows: Sequence[dict[str, Any]], arm: str) -> float:
 def print_noise(rows: Sequence[dict[str, Any]]) -> None:
     """Print the share of claims in the noise of each fit."""
     rng = np.random.default_rng(0)
-    columns = ("steps of each", "turns", "faster", "at the end", "at any look")
+    columns = ("steps of each", "switches", "faster", "at the end", "at any look")
     print_head("data", "step, ms", *columns)
     for row in rows:
         steps = np.array(row["ms"][_SETTLE:])
-        for side, faster, turns in _NOISE_CASES:
-            tries = [_claims(steps, side, faster, turns, rng) for _ in range(_TRIES)]
+        for side, faster, switches in _NOISE_CASES:
+            tries = [_claims(steps, side, faster, switches, rng) for _ in range(_TRIES)]
             shares = (f"{share:.1%}" for share in np.mean(tries, axis=0))
-            print_row(row["kind"], f"{np.median(steps):.2f}", side, turns, f"{faster} x", *shares)
+            how = switches or "A/B test"
+            print_row(row["kind"], f"{np.median(steps):.2f}", side, how, f"{faster} x", *shares)
 
 
 def _claims(
-    steps: Any, side: int, faster: float, turns: int, rng: np.random.Generator
+    steps: Any, side: int, faster: float, switches: int | None, rng: np.random.Generator
 ) -> tuple[bool, bool]:
     """Return whether a stretch is claimed to differ at its end, and at any look."""
     first = int(rng.integers(len(steps) - 2 * side + 1))
-    parts = np.split(steps[first : first + 2 * side].copy(), 2 * turns)
-    for part in parts[1::2]:
-        part /= faster
-    before, last = parts[:-1], parts[-1]
-    looks = (
-        [parts[: 2 * turn] for turn in range(1, turns + 1)]
-        if turns > 1
-        else [[*before, last[:look]] for look in range(60, side + 1, _LOOK)]
-    )
-    answers = [estimate_ratio(look).answer for look in looks]
+    stretch = steps[first : first + 2 * side].copy()
+    if switches is None:
+        answers = _tested(stretch, faster, rng)
+    else:
+        answers = _switched(np.split(stretch, 2 * switches), faster)
     are_claims = [answer in ("faster", "slower") for answer in answers]
     return are_claims[-1], any(are_claims)
+
+
+def _switched(parts: list[Any], faster: float) -> list[str]:
+    """Return the answers about switches back and forth at all looks."""
+    for part in parts[1::2]:
+        part /= faster
+    *before, last = parts
+    looks = (
+        [parts[:until] for until in range(2, len(parts) + 1, 2)]
+        if len(parts) > 2
+        else [[*before, last[:until]] for until in range(60, len(last) + 1, _LOOK)]
+    )
+    return [estimate_ratio(look).answer for look in looks]
+
+
+def _tested(steps: Any, faster: float, rng: np.random.Generator) -> list[str]:
+    """Return the answers of an A/B test after each round."""
+    block = max(BLOCK, round(BLOCK_MS / float(np.median(steps))))
+    rounds = len(steps) // (2 * block)
+    blocks = steps[: 2 * rounds * block].reshape(rounds, 2, block)
+    times = rng.permuted(np.arange(2 * rounds).reshape(rounds, 2), axis=1) % 2
+    sides = [[one[at] for one, at in zip(blocks, times[:, side], strict=True)] for side in (0, 1)]
+    sides[1] = [one / faster for one in sides[1]]
+    means = block_means(sides)
+    return [evaluate(means[:count])[0].answer for count in range(LEAST_ROUNDS, rounds + 1)]
 
 
 def main() -> int:

@@ -140,28 +140,33 @@ def test_what_is_in_effect_when_the_run_ends_is_judged_and_said(last: int, words
     assert f"{words}; the run has ended" in autopilot_text(autopilot_runs(events)[0])
 
 
-@pytest.mark.parametrize(
-    ("epoch_steps", "measures"),
-    [
-        pytest.param(15, False, id="no step ever settles"),
-        pytest.param(25, True, id="a few of each epoch do"),
-    ],
-)
-def test_in_epochs_about_as_short_as_what_settles_it_ends_too(
-    epoch_steps: int, measures: bool
-) -> None:
+def in_epochs(epoch_steps: int) -> tuple[Training, AutopilotEnded]:
+    """A training in short epochs after the autopilot, and its end."""
     training = of_plant(GPU, Knobs(prefetch="16"))
     training.epoch_steps = epoch_steps
-
-    def not_for_ever(training: Training) -> None:
-        assert len(training.settings) < 1000
-
-    Autopilot().run(training.driver(partial(not_for_ever, training)))
+    Autopilot().run(training.driver())
     training.train(100)
     (ended,) = training.events(AutopilotEnded)
+    return training, ended
+
+
+def test_in_epochs_in_which_no_step_settles_it_ends_soon() -> None:
+    training, ended = in_epochs(15)
     assert ended.steps <= BUDGET
-    assert bool(training.events(MoveMade)) is measures
-    assert measures or ended.reason.startswith("fewer than 20 of 400 steps were steady")
+    assert ended.reason.startswith("fewer than 20 of 400 steps were steady")
+    assert not training.events(MoveMade)
+
+
+@pytest.mark.parametrize("epoch_steps", [22, 25, 30])
+def test_in_epochs_in_which_few_steps_settle_it_takes_more_steps(epoch_steps: int) -> None:
+    training, ended = in_epochs(epoch_steps)
+    assert BUDGET < ended.steps <= 5 * BUDGET
+    assert GPU.step_ms(training.settings[-1]) <= 1.05 * GPU.best_ms(autopilot.SHARE * 2**33)
+
+
+def test_in_epochs_in_which_one_step_settles_it_does_not_search_for_ever() -> None:
+    _, ended = in_epochs(21)
+    assert (ended.cause, ended.steps) == ("budget", 5 * BUDGET)
 
 
 def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_told(

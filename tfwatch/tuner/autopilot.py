@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: The share of the available memory for buffers.
 SHARE = 0.25
+#: A search takes at most so many steps of the run for each settled one.
+_MOST_FOR_ONE = 5
 #: Bytes where the available memory is unknown.
 _UNKNOWN = 256 * 2**20
 #: The knobs that it switches.
@@ -170,7 +172,13 @@ class _AutopilotJob:
         return self._driver.wait(lambda now: now.steps_total > seen).steps_total
 
     def _steps_left(self) -> int:
-        return BUDGET - (self._driver.snapshot.steps_total - self._began)
+        """Return how many settled steps the search may still take. A pipeline settles in each
+        epoch: of 25 steps five or fewer are settled then."""
+        taken = self._driver.snapshot.steps_total - self._began
+        settled = len(self._driver.settled_rows(self._began))
+        if settled < LEAST:
+            return BUDGET - taken
+        return BUDGET - max(settled, taken // _MOST_FOR_ONE)
 
     def _restore(self) -> None:
         """Request the kept settings of knobs that were only tried, unless the user switched

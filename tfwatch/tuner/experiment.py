@@ -69,7 +69,7 @@ _LEAST_S = 30.0
 #: The fewest steps of a block, and its length where the budget allows it: the first switch of an
 #: epoch takes 20 to 60 ms, and the first batches of new buffers are left out of each block.
 BLOCK = 10
-_BLOCK_MS = 400.0
+BLOCK_MS = 400.0
 #: The recent steps that give the length of a block.
 _RECENT = 50
 #: The rounds that a budget of steps should last for: the answer `same` takes 8 of them.
@@ -141,7 +141,7 @@ class _ExperimentJob:
         self._next = 0
         self._blocks: tuple[list[Rows], list[Rows]] = [], []
         rows = driver.settled_rows(max(1, self._began - _RECENT))
-        self._step_ms = float(np.median(step_ms(rows, np.float64))) if len(rows) else _BLOCK_MS
+        self._step_ms = float(np.median(step_ms(rows, np.float64))) if len(rows) else BLOCK_MS
         self._block_steps = self._steps_of_block()
 
     def run(self) -> str:
@@ -202,8 +202,8 @@ class _ExperimentJob:
         return max(0, self._block_steps - counted)
 
     def _steps_of_block(self) -> int:
-        """Return the steps of a block: as many as last `_BLOCK_MS`, within the budget."""
-        steps = math.ceil(_BLOCK_MS / max(self._step_ms, 1e-3))
+        """Return the steps of a block: as many as last `BLOCK_MS`, within the budget."""
+        steps = math.ceil(BLOCK_MS / max(self._step_ms, 1e-3))
         if self._request.steps:
             steps = min(
                 steps, self._request.steps // (2 * _ROUNDS) - settling_steps(self._driver.knobs)

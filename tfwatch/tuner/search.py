@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 Cause: TypeAlias = Literal["not_starving", "nothing_left", "budget"]
 
-#: Steps of the run that a whole search may take, and those of them in settings that are slower than
-#: the first.
+#: Settled steps of the run that a whole search may take, and those of them in settings that are
+#: slower than the first.
 BUDGET, SLOW_BUDGET = 400, 40
 #: The steps of the current setting that a move is compared with; the most steps that it is judged
 #: by, and those from which on one without a gain so far is undone.
@@ -135,7 +135,7 @@ class AutopilotSearch:
             return Stop("nothing_left", "no other switch is left to try")
         needed = settling_steps({**self.knobs, **moves[0].settings}) + LEAST
         if steps_left < 2 * needed:
-            left = f"{max(steps_left, 0)} of {BUDGET} steps are left"
+            left = f"{max(steps_left, 0)} of {BUDGET} settled steps are left"
             return Stop("budget", f"{left}, not enough to judge another switch")
         if self._slow_steps and self._slow_steps + needed > SLOW_BUDGET:
             return Stop("budget", f"it took {self._slow_steps} steps to try a slower setting")

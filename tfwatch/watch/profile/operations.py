@@ -226,7 +226,8 @@ def _device_times(
 def _add_gaps(times: _Times, gaps: Sequence[Gap], host: Sequence[Any]) -> None:
     """Add the gaps of a GPU. Those in which the host computes are the time of its operations, and
     those between the kernels of a loop that of the loop."""
-    paths = {one.path for one in times.operations if not COPY.search(one.op)}
+    copies = {op for op in {one.op for one in times.operations} if COPY.search(op)}
+    paths = {one.path for one in times.operations if one.op not in copies}
     left: Counter[str] = Counter()
     for gap in gaps:
         left[gap.loop] += gap.end - gap.begin
@@ -368,11 +369,13 @@ def _idle_tensor_cores_ps(kernels: Iterable[_Time]) -> int:
     None count where others use TensorFloat-32: there TensorFlow tries both, and keeps float32 where
     it is faster.
     """
-    plain_ps, uses_tf32 = 0, False
+    by_name: Counter[str] = Counter()
     for _, name, ps in kernels:
-        uses_tf32 = uses_tf32 or "tf32" in name
-        plain_ps += ps if _FLOAT32.search(name) and not _OTHER.search(name) else 0
-    return 0 if uses_tf32 else plain_ps
+        by_name[name] += ps
+    if any("tf32" in name for name in by_name):
+        return 0
+    plain = (name for name in by_name if _FLOAT32.search(name) and not _OTHER.search(name))
+    return sum(by_name[name] for name in plain)
 
 
 # -- rows ------------------------------------------------------------------------------------------

@@ -234,8 +234,11 @@ def _scopes_of(paths: Iterable[list[str]]) -> dict[tuple[str, ...], set[str]]:
     """Return the parts that follow each beginning of a path; paths are in parts."""
     scopes: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for parts in paths:
-        for at, part in enumerate(parts):
-            scopes[tuple(parts[:at])].add(part)
+        for at in reversed(range(len(parts))):
+            beside = scopes[tuple(parts[:at])]
+            if parts[at] in beside:  # a path before has this beginning, and the shorter ones
+                break
+            beside.add(parts[at])
     return scopes
 
 

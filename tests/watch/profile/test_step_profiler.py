@@ -283,10 +283,10 @@ def test_nobody_asks_for_a_second_profile() -> None:
     [
         pytest.param(False, False, 1, 10, id="short steps"),
         pytest.param(False, False, 25, 3, id="long steps"),
-        pytest.param(False, True, 25, 2, id="long steps on a GPU"),
-        pytest.param(True, False, 20, 3, id="a loop on a CPU"),
-        pytest.param(True, True, 4, 3, id="a loop on a GPU, short steps"),
-        pytest.param(True, True, 20, 1, id="a loop on a GPU, long steps"),
+        pytest.param(True, False, 1, 3, id="a loop"),
+        pytest.param(False, True, 1, 10, id="short steps on a GPU"),
+        pytest.param(False, True, 4, 4, id="steps on a GPU"),
+        pytest.param(True, True, 20, 1, id="long steps on a GPU"),
     ],
 )
 def test_a_profile_is_as_long_as_its_shares_need(

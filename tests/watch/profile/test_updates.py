@@ -85,3 +85,25 @@ def test_the_update_of_scaled_losses_is_found_below_its_condition() -> None:
     assert (update.role, update.name, update.kind) == ("optimizer", "opt", "Adam")
     assert update.variable in (_KERNEL, _BIAS)
     assert origins.of(squares, "Square").role == "clipping"
+
+
+class _Doubling(keras.layers.Layer):
+    def call(self, x: Any) -> Any:
+        return x + x
+
+
+def test_a_layer_has_its_line_where_its_longest_operation_is_of_tensorflows_own() -> None:
+    layers = [keras.Input((3,)), _Doubling(name="twice"), keras.layers.Dense(2)]
+    model = keras.Sequential(layers, name="net")
+    model.compile("sgd", "mse")
+    step = tf.function(lambda x, y: model.train_step((x, y)))
+    graph = step.get_concrete_function(tf.ones((4, 3)), tf.ones((4, 2))).graph
+    (known,) = (name for name in _operations_of(graph) if name.endswith("/add") and "twice" in name)
+    fused = known.removesuffix("/add") + "/fused"
+    paths = [f"{CALL}/{fused}", f"{CALL}/{known}"]
+    origins = Origins(model, graph, paths)
+
+    places = [origins.of(path, "AddV2").place for path in paths]
+
+    assert places[0] == ""
+    assert places[1].startswith("test_updates.py:")

@@ -94,7 +94,7 @@ class Origins:
         self._scopes = _scopes_of(parts for parts, _ in self._parts.values())
         self._left = _MOST_LOOKED_UP
         self._known: dict[tuple[str, bool], Origin] = {}
-        #: The user's line of the longest operation of a layer, by its role and its name.
+        #: The user's line of a layer, by its role and its name.
         self._places: dict[tuple[str, str], str] = {}
         #: The layers of a layer by their names, by its `id`; a model has hundreds.
         self._inner: dict[int, dict[str, Any]] = {}
@@ -128,9 +128,7 @@ class Origins:
             return Origin("optimizer", *self._optimizer, variable=self._updates.variable_of(name))
         if layer := self._layer(parts):
             role = "backward" if is_backward else "forward"
-            if (role, layer[0]) not in self._places:
-                self._places[role, layer[0]] = _users_line(self._frames(path))
-            return Origin(role, *layer, self._places[role, layer[0]])
+            return Origin(role, *layer, self._place_of(role, layer[0], path))
         return self._made_by(path, is_backward)
 
     def _layer(self, parts: Sequence[str]) -> tuple[str, str] | None:
@@ -187,6 +185,13 @@ class Origins:
         if any(_OPTIMIZERS in file for file in files) and self._optimizer:
             return Origin("optimizer", *self._optimizer)
         return Origin("backward" if is_backward else "other", place=_users_line(frames))
+
+    def _place_of(self, role: str, layer: str, path: str) -> str:
+        """Return the user's line of a layer, by the first operation of it that is in the graph:
+        TensorFlow's optimizer of graphs makes operations of its own."""
+        if (role, layer) not in self._places and (frames := self._frames(path)):
+            self._places[role, layer] = _users_line(frames)
+        return self._places.get((role, layer), "")
 
     def _frames(self, path: str) -> list[tuple[str, int, str]]:
         """Return the file, line and function of each frame that made an operation, outermost

@@ -147,13 +147,20 @@ def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
     def augment(x: Any) -> Any:
         return flip(tf.zeros([4, 4, 3])), x
 
+    def augment_and_count(x: Any) -> Any:
+        return flip(tf.zeros([4, 4, 3])), variable.assign_add(x)
+
     return {
         "random": (_map(crop), "map(crop) draws random numbers, in the order of its calls"),
         "Python": (_map(call), "map(call) calls Python, which runs one call at a time"),
         "variable": (_map(count), "map(count) changes a variable or a table"),
         "nested": (_map(nested), "map(nested) changes a variable or a table"),
         "side effect": (_map(show), "map(show) has a side effect (PrintV2)"),
-        "layer": (_map(augment), "map(augment) changes a variable or a table"),
+        "layer": (_map(augment), "map(augment) draws random numbers, in the order of its calls"),
+        "layer and variable": (
+            _map(augment_and_count),
+            "map(augment_and_count) changes a variable or a table",
+        ),
         "interleaved": (
             lambda data: data.interleave(tf.data.Dataset.range),
             "the pipeline has no map: set num_parallel_calls of its interleave in the script",

@@ -248,6 +248,10 @@ def test_expensive_readings_of_short_epochs_come_in_pairs(
 
 
 def test_a_stage_that_draws_random_numbers_is_marked() -> None:
+    layer = keras.layers.RandomFlip()
+    flipped = tf.data.Dataset.from_tensors(tf.zeros([1, 4, 4, 3])).map(layer)
+    assert [stage.random for stage in find_code_stages(flipped)] == [False, True]
+
     def stateless(x: Any) -> Any:
         return x + tf.random.stateless_uniform([], [1, 2], 0, 9, tf.int64)
 

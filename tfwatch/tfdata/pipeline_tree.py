@@ -21,9 +21,9 @@ from tfwatch.tfdata.stage_names import (
     function_of,
     inputs_of,
     kind_of,
+    kinds_of_operations,
     label_of,
     nodes_of,
-    operations_of,
     spine_of,
 )
 
@@ -355,9 +355,9 @@ def _lasting_effect(operation: str) -> str:
 def _stateful_operations(graph: Any) -> Iterator[str]:
     """Yield the stateful operations of a function, and of the functions that it calls: a call is as
     stateful as what it calls."""
-    for operation in operations_of(graph):
+    for operation, kind in kinds_of_operations(graph):
         definition = operation.op_def
         is_call = any(one.type in ("func", "list(func)") for one in definition.attr)
         is_stateful = definition.is_stateful and not is_call
-        if operation.type in PYTHON or is_stateful or "Dataset" in operation.type:
-            yield operation.type
+        if kind in PYTHON or is_stateful or "Dataset" in kind:
+            yield kind

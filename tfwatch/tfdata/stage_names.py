@@ -17,6 +17,9 @@ PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _FILES = {"ReadFile", "WholeFileReaderV2", "SleepDataset"}
 #: Operations that draw random numbers, and are stateful but for those that begin with `Stateless`.
 RANDOM = re.compile(r"Random|Multinomial|Rng|TruncatedNormal|SampleDistortedBoundingBox")
+#: The kind of a write to the state of Keras' random numbers, which `RandomFlip` in a map makes, and
+#: a part of that variable's name.
+_DRAW, _SEED_STATE = "RandomSeedState", "seed_generator_state"
 #: Stages that read files themselves.
 READERS = ("TFRecord", "TextLine", "FixedLengthRecord", "CSV", "LMDB", "Load", "Snapshot")
 #: Data sets in Python that are no stages.
@@ -176,7 +179,7 @@ def _describe(dataset: Any) -> CodeStage:
     argument = name or _number(dataset, _ARGUMENTS.get(kind, ""))
     size = _number(dataset, "_buffer_size") if kind in ("Shuffle", "Prefetch") else ""
     try:  # of the function, and of the functions that it calls
-        operations = {operation.type for operation in operations_of(wrapper.function.graph)}
+        operations = {kind for _, kind in kinds_of_operations(wrapper.function.graph)}
     except (AttributeError, RuntimeError):  # no function, or another thread adds some to its graph
         operations = set()
     return CodeStage(
@@ -265,6 +268,24 @@ def operations_of(graph: Any) -> Iterator[Any]:
         graphs += [
             called.graph for called in inner.values() if getattr(called, "graph", None) is not None
         ]
+
+
+def kinds_of_operations(graph: Any) -> Iterator[tuple[Any, str]]:
+    """Yield the operations of `operations_of`, each with its kind: its type, but where it only
+    draws random numbers as Keras' layers do."""
+    states = _seed_states(graph)
+    for operation in operations_of(graph):
+        is_draw = operation.type == "AssignVariableOp" and operation.graph is graph
+        is_draw = is_draw and operation.inputs[0].op.name in states
+        yield operation, _DRAW if is_draw else operation.type
+
+
+def _seed_states(graph: Any) -> set[str]:
+    """Return the names under which a function has the states of Keras' random numbers."""
+    handles: set[int] = set()
+    with suppress(AssertionError):  # a variable of the function is gone
+        handles = {id(one.handle) for one in graph.variables if _SEED_STATE in one.name}
+    return {inside.op.name for outside, inside in graph.captures if id(outside) in handles}
 
 
 def _number(dataset: Any, name: str) -> str:

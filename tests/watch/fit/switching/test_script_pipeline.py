@@ -5,6 +5,7 @@ import itertools
 import random
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -214,6 +215,26 @@ def test_random_maps_run_in_parallel_once_the_user_accepts_other_draws(watch: An
     assert [(event.knob, event.new) for event in events_of(run, PipelineSwitched)] == [
         ("workers", "1")
     ]
+
+
+def _dropped(arrays: Any, **calls: int) -> Any:
+    """Return a pipeline whose map draws as Keras' layers do: their seed is a variable."""
+    layer = keras.layers.Dropout(0.5, seed=3)
+
+    def drop(x: Any, y: Any) -> Any:
+        return layer(x, training=True), y
+
+    return tf.data.Dataset.from_tensor_slices(arrays).map(drop, **calls).batch(BATCH).prefetch(2)
+
+
+def test_so_do_maps_that_draw_by_a_layer_of_keras(watch: Any) -> None:
+    watch.set(workers=1, random_draws=True)
+
+    assert fit_result(_dropped, watch) == fit_result(partial(_dropped, num_parallel_calls=1))
+    run = open_run(watch.run_path)
+    (accepted,) = events_of(run, RandomDrawsAllowed)
+    assert accepted.reason == "map(drop) draws random numbers, in the order of its calls"
+    assert [event.new for event in events_of(run, PipelineSwitched)] == ["1"]
 
 
 def test_random_maps_stay_as_written_without_consent(watch: Any) -> None:

@@ -337,4 +337,4 @@ def test_a_slower_setting_is_left_at_the_first_look_and_few_steps_are_spent_on_s
     stop = at.next(lambda _: None, BUDGET)
     assert isinstance(stop, Stop)
     assert stop.cause == "budget"
-    assert stop.reason == "it took 40 steps to try a slower setting"
+    assert stop.reason == "it spent 40 steps in settings slower than the first, which is enough"

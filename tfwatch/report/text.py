@@ -13,6 +13,7 @@ from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (
     AUTOPILOT,
+    AutopilotBegan,
     AutopilotEnded,
     Noted,
     PipelineSwitched,
@@ -366,8 +367,9 @@ def _switched(judged: JudgedRun) -> _Block:
     more = f"; {other_draws_text(drawn)}" if drawn else ""
     more += f"; {units.counted(others, 'other change')}" if others > 0 else ""
     newest = (measured or changes)[-1:]
-    # The results are others then.
-    rank = 0 if drawn else 1 if measured else 5
+    # The results are others then; or the user has asked for an answer.
+    is_asked = bool(judged.run.events.of(AutopilotBegan))
+    rank = 0 if drawn or is_asked else 1 if measured else 5
     return _Block(rank, [one_line(f"switched: {one.text}{more}") for one in newest])
 
 

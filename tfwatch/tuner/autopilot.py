@@ -7,7 +7,7 @@ is left.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 SHARE = 0.25
 #: A search takes at most so many steps of the run for each settled one.
 _MOST_FOR_ONE = 5
+#: After so many steps of the run fewer than `BASE` do for the current setting.
+_MOST_OF_BASE = 150
 #: Bytes where the available memory is unknown.
 _UNKNOWN = 256 * 2**20
 #: The knobs that it switches.
@@ -113,7 +115,21 @@ class _AutopilotJob:
         while isinstance(action := search.next(make_forecast, self._steps_left()), Move):
             if self._try(search, action):
                 make_forecast = self._forecaster()
-        return action
+        left = self._left_alone() if action.cause == "nothing_left" else ""
+        return replace(action, reason=f"{action.reason}{left}")
+
+    def _left_alone(self) -> str:
+        """Return the reason why no workers were tried; empty where they could be."""
+        manifest = self._driver.snapshot.manifest
+        if not manifest.knobs:
+            return " (the pipeline of a loop of the script's own is not switched)"
+        if manifest.workers_from_epoch:
+            why = "they change with an epoch, w does that"
+        elif manifest.needs_consent(WORKERS):
+            why = "" if self._random_draws else manifest.random_maps
+        else:
+            why = manifest.why_not_switchable(WORKERS)
+        return f" (workers: {why})" if why else ""
 
     def _forecaster(self) -> MakeForecast:
         """Return the function that forecasts a switch from the present settings."""
@@ -195,9 +211,12 @@ class _AutopilotJob:
         enough, as long as the budget lasts: in short epochs, buffers fill most of the time."""
         while True:
             rows = steady(self._driver.settled_rows(first))
-            if len(rows) >= BASE or self._steps_left() <= 0:
+            total = self._driver.snapshot.steps_total
+            is_patient = total - max(first, self._began) < _MOST_OF_BASE
+            least = BASE if is_patient else LEAST
+            if len(rows) >= least or self._steps_left() <= 0:
                 return rows
-            self._next_total(self._driver.snapshot.steps_total)
+            self._next_total(total)
 
     def _limits(self) -> SearchLimits:
         manifest = self._driver.snapshot.manifest

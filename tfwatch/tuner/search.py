@@ -138,7 +138,8 @@ class AutopilotSearch:
             left = f"{max(steps_left, 0)} of {BUDGET} settled steps are left"
             return Stop("budget", f"{left}, not enough to judge another switch")
         if self._slow_steps and self._slow_steps + needed > SLOW_BUDGET:
-            return Stop("budget", f"it took {self._slow_steps} steps to try a slower setting")
+            slow = f"it spent {self._slow_steps} steps in settings slower than the first"
+            return Stop("budget", f"{slow}, which is enough")
         return moves[0]
 
     def judge(self, move: Move, rows: Rows, *, last: bool) -> bool | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import Advice, Finding
-from tfwatch.judge.findings.first_batch import advise_longer_epochs
+from tfwatch.judge.findings.first_batch import advise_longer_epochs, per_epoch
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -21,9 +21,8 @@ def find(now: Situation) -> Finding | None:
     end_s = regime.typical_s("epoch_end_s")
     if not end_s:
         return None
-    steps = units.counted(round(regime.spent.steps / epochs), "step")
     place = next((one.place for one in regime.code_in("EPOCH_END") if one.place), "")
-    brief = f"an epoch's end takes {units.duration(end_s / epochs)} per epoch of {steps}"
+    brief = f"an epoch's end takes {units.duration(end_s / epochs)} {per_epoch(now)}"
     at = f"at {place}" if place else ""
     if now.has_own_loop:
         less = f"do less {at}, between" if place else "do less between"

@@ -45,8 +45,7 @@ def find(now: Situation) -> Finding | None:
     if not first_s:
         return None
     fills, filled = regime.fills_shuffle, now.manifest.filled_shuffle or "a shuffle buffer"
-    steps = units.counted(round(spent.steps / epochs), "step")
-    brief = f"the first batch takes {units.duration(first_s / epochs)} per epoch of {steps}"
+    brief = f"the first batch takes {units.duration(first_s / epochs)} {per_epoch(now)}"
     advice = _advise(now)
     given_s = max(first_s - _own_work_s(now), 0.0)
     if fills and now.manifest.map_below_shuffle:
@@ -68,6 +67,14 @@ def find(now: Situation) -> Finding | None:
         claims={"first_batch_s": given_s},
         once_s=0.0 if fills else min(_last_wait_s(now, first_s), given_s),
     )
+
+
+def per_epoch(now: Situation) -> str:
+    """Return `per epoch of 25 steps`; of the only one all its steps, also those before a switch."""
+    epochs = max(now.regime.epochs, 1)
+    planned = now.manifest.steps_per_epoch if epochs == 1 else None
+    steps = planned or round(now.regime.spent.steps / epochs)
+    return f"per epoch of {units.counted(steps, 'step')}"
 
 
 def _own_work_s(now: Situation) -> float:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 #: A smaller share of the present regime is no finding: `MODERATELY_FROM` of the TensorFlow
 #: profiler.
 LEAST_SHARE = 0.05
+#: Nor are fewer seconds, of a regime that a switch near the end has begun.
+_LEAST_LOST_S = 0.1
 #: A regime of so many seconds is judged, and without steady steps one of so many: of the first
 #: second 58 to 100 % was data wait in runs that waited for 1 to 33 %.
 _LEAST_STEADY_S, LEAST_S = 2.0, 5.0
@@ -108,7 +110,7 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
         claims = _at_most(_with_tuning(finding.claims, tuning_s, regime.spent.iterator_s), left)
         claimed_s = sum(claims.values())
         lost_s = max(claimed_s - finding.once_s, 0.0)
-        if regime.share(lost_s) >= LEAST_SHARE:
+        if regime.share(lost_s) >= LEAST_SHARE and lost_s >= _LEAST_LOST_S:
             left |= {part: left[part] - one for part, one in claims.items()}
             finding = _with_key(now, finding) if kind in _WITH_KEY else finding
             facts = (Fact(part.removesuffix("_s"), one, "s") for part, one in claims.items())

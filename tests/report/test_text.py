@@ -12,6 +12,8 @@ from tests.report.hostile import hostile_run
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
 from tests.runs.folders import FakeClock, read_back, write_run
 from tfwatch.core.events import (
+    AutopilotBegan,
+    AutopilotEnded,
     EpochEnded,
     EpochStarted,
     Event,
@@ -280,9 +282,19 @@ def test_of_tensorflows_log_the_lines_that_cost_something_are_named(tmp_path: Pa
 
 def test_a_refused_experiment_is_explained(tmp_path: Path) -> None:
     note = Noted(0, "A/B test ended before it began: the run is over", is_refusal=True)
-    run = open_written(tmp_path / "run", plain(8), Noted(0, "experimental"), note, FINISHED)
+    lines = starving_run(tmp_path / "run", PROFILE, note)
 
-    assert [line for line in text_of(run) if line.startswith("A/B test")] == [note.text]
+    assert [line for line in lines if line.startswith("A/B test")] == [note.text]
+
+
+def test_the_answer_of_the_autopilot_is_left_out_last(tmp_path: Path) -> None:
+    why = "no other switch is left to try (workers: map changes a variable or a table)"
+    began = AutopilotBegan(0, 20)
+    ended = AutopilotEnded(0, 190, "nothing_left", why, 170, knobs={"prefetch": "off"})
+    failed = TrainingFailed(0, 12, "E: " + "x y " * 99, "")
+    lines = starving_run(tmp_path / "run", PROFILE, failed, began, ended)
+
+    assert f"switched: autopilot: nothing changed: {why}" in lines
 
 
 # -- the record ------------------------------------------------------------------------------------

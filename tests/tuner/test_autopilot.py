@@ -140,6 +140,24 @@ def test_what_is_in_effect_when_the_run_ends_is_judged_and_said(last: int, words
     assert f"{words}; the run has ended" in autopilot_text(autopilot_runs(events)[0])
 
 
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        ({"switchable": ["prefetch"], "fixed": {"workers": "map writes"}}, "workers: map writes"),
+        ({"workers_from_epoch": True}, "workers: they change with an epoch, w does that"),
+        (
+            {"switchable": ["prefetch"], "workers_ask": True, "random_maps": "map draws"},
+            "workers: map draws",
+        ),
+    ],
+)
+def test_where_nothing_is_left_it_says_why_workers_were_left_alone(
+    manifest: dict[str, Any], why: str
+) -> None:
+    (ended,) = flown(GPU, **manifest).events(AutopilotEnded)
+    assert ended.reason == f"no other switch is left to try ({why})"
+
+
 def in_epochs(epoch_steps: int) -> tuple[Training, AutopilotEnded]:
     """A training in short epochs after the autopilot, and its end."""
     training = of_plant(GPU, Knobs(prefetch="16"))

@@ -105,7 +105,7 @@ _MATTER: dict[str, tuple[str, tuple[str | _Parts, ...]]] = {
         ),
     ),
     "data ended": (
-        "the data ended before steps_per_epoch: add .repeat(), or ask for fewer steps",
+        "the data ended: with steps_per_epoch add .repeat() or ask for fewer, else all is well",
         ("input ran out of data; interrupting training",),
     ),
     "cache dropped": (

@@ -151,9 +151,9 @@ def _blocks(judged: JudgedRun, home: Path, before: str, columns: int) -> Iterato
     yield from (_Block(5, [line]) for line in _warnings(judged))
     if not change.proved:
         yield switched
-    # Why the last A/B test did not begin.
+    # Why the last A/B test did not begin: `tfwatch ab` has no other answer.
     refused = [one.text for one in run.events.of(Noted) if one.is_refusal][-1:]
-    yield _Block(6, [*map(one_line, refused)])
+    yield _Block(1, [*map(one_line, refused)])
     yield _Block(0, _recorded(run, home))
 
 

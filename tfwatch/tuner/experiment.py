@@ -122,7 +122,8 @@ class Experiment:
         driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
         manifest = driver.snapshot.manifest
         if self.knob not in manifest.switchable:
-            raise RefusedError(f"{name} cannot be switched in this run")
+            why = manifest.why_not_switchable(self.knob)
+            raise RefusedError(f"{name} cannot be switched in this run: {why}")
         if any(manifest.epochs_until(self.knob, value) for value in self.values):
             raise RefusedError(f"{name} has no A/B test in this run: it takes effect with an epoch")
 

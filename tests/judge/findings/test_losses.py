@@ -652,6 +652,14 @@ def test_the_first_batch_of_an_epoch_is_no_stall_too() -> None:
     assert "stall" not in kinds(losing(data_wait_s=2.0, first_batch_s=2.9, stalls=[fill]))
 
 
+def test_the_first_batch_of_the_only_epoch_is_one_of_all_its_steps() -> None:
+    """`per epoch of 89 steps` stood where a switch came in an epoch of 200."""
+    now = losing(first_batch_s=2.0, epochs=1, steps=89, is_whole=False)
+    manifest = msgspec.structs.replace(now.manifest, steps_per_epoch=200)
+    (found,) = (one for one in find_losses(changed(now, manifest=manifest)) if one.lost_s)
+    assert found.brief == "the first batch takes 2.0 s per epoch of 200 steps"
+
+
 def test_beside_stalls_the_other_data_wait_has_a_share_and_a_mean_of_its_own() -> None:
     stalls = [Stall(9, 1, 1, 1800.0, "swap")] * 3
     stall, waits, *_ = find_losses(losing(data_wait_s=8.4, stalls=stalls, split=split(3, 10, 0)))
@@ -782,6 +790,12 @@ def test_longer_epochs_give_no_work_of_the_slowest_stage_back() -> None:
 
 def test_a_loss_below_a_tenth_comes_after_the_limit_of_the_steps() -> None:
     assert kinds(losing(data_wait_s=0.8)) == ["compute-bound", "input-bound"]
+
+
+def test_less_than_a_tenth_of_a_second_is_no_loss() -> None:
+    """A switch near the end begins a regime of a second: `0.0 s avoidable`."""
+    assert "epoch-end" in kinds(losing(compute_s=0.8, epoch_end_s=0.2))
+    assert "epoch-end" not in kinds(losing(compute_s=0.8, epoch_end_s=0.09))
 
 
 def test_nothing_is_judged_before_there_is_enough() -> None:

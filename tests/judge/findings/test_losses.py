@@ -652,9 +652,10 @@ def test_the_first_batch_of_an_epoch_is_no_stall_too() -> None:
     assert "stall" not in kinds(losing(data_wait_s=2.0, first_batch_s=2.9, stalls=[fill]))
 
 
-def test_the_first_batch_of_the_only_epoch_is_one_of_all_its_steps() -> None:
+@pytest.mark.parametrize(("epochs", "steps"), [(1, 89), (4, 680)])
+def test_the_first_batch_of_an_epoch_is_one_of_all_its_steps(epochs: int, steps: int) -> None:
     """`per epoch of 89 steps` stood where a switch came in an epoch of 200."""
-    now = losing(first_batch_s=2.0, epochs=1, steps=89, is_whole=False)
+    now = losing(first_batch_s=2.0 * epochs, epochs=epochs, steps=steps, is_whole=False)
     manifest = msgspec.structs.replace(now.manifest, steps_per_epoch=200)
     (found,) = (one for one in find_losses(changed(now, manifest=manifest)) if one.lost_s)
     assert found.brief == "the first batch takes 2.0 s per epoch of 200 steps"

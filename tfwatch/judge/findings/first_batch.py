@@ -70,10 +70,11 @@ def find(now: Situation) -> Finding | None:
 
 
 def per_epoch(now: Situation) -> str:
-    """Return `per epoch of 25 steps`; of the only one all its steps, also those before a switch."""
-    epochs = max(now.regime.epochs, 1)
-    planned = now.manifest.steps_per_epoch if epochs == 1 else None
-    steps = planned or round(now.regime.spent.steps / epochs)
+    """Return `per epoch of 25 steps`, also where a switch came in the middle of one; of several
+    fits the mean."""
+    regime = now.regime
+    planned = now.manifest.steps_per_epoch if regime.fits <= 1 else None
+    steps = planned or round(regime.spent.steps / max(regime.epochs, 1))
     return f"per epoch of {units.counted(steps, 'step')}"
 
 

@@ -259,7 +259,7 @@ def test_the_verdict_before_a_switch_stands_until_the_next_one() -> None:
     found = make_banner(switched, (), before)
 
     assert (found.word, found.loss) == (before.word, before.loss)
-    assert found.cause == "with the setting before"
+    assert found.cause == "that was with the setting before"
     assert found.advice == "measuring the new setting, 5 s of steps at most: 0 s so far"
 
 

@@ -317,7 +317,7 @@ def _measuring(now: Situation, before: Finding | None) -> Finding:
     awaited = f"{most_s:.0f} s of steps at most: {now.regime.judged_s:.0f} s so far"
     if before and not is_start:
         # Its cause, e.g. the workers of a map, may be what was switched.
-        sentence = f"{before.brief or before.sentence}: with the setting before"
+        sentence = f"{before.brief or before.sentence}: that was with the setting before"
         awaits = f"measuring the new setting, {awaited}"
         return replace(before, sentence=sentence, advice=awaits, code="")
     return _moment("MEASURING", f"the verdict needs {awaited}", "", Tone.BUSY)

@@ -30,7 +30,6 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from statistics import mean, median, stdev
@@ -58,7 +57,7 @@ from tests.bench.runner import (
 )
 from tfwatch.core.events import AutopilotEnded, PipelineSwitched
 from tfwatch.core.knobs import DEFAULT, DEVICE_PREFETCH, OFF, PINNED, PREFETCH, WORKERS
-from tfwatch.judge.effects.interval import estimate_ratio, t_quantile
+from tfwatch.judge.effects.interval import Estimate, estimate_ratio, t_quantile
 from tfwatch.runs.run import open_run
 from tfwatch.tuner.experiment import BLOCK, BLOCK_MS, LEAST_ROUNDS, block_means, evaluate
 
@@ -173,41 +172,30 @@ def _with_autopilot(kind: str, batch: int) -> tuple[tuple[str, ...], float, str]
 # -- the tables -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Ratio:
-    """The mean of the ratios of some rounds, on the logarithm, and its interval of 95 %."""
-
-    logs: Sequence[float]
-
-    @property
-    def low(self) -> float:
-        """The end of the interval; 0 for one round."""
-        return math.exp(mean(self.logs) - self._half) if len(self.logs) > 1 else 0.0
-
-    @property
-    def _half(self) -> float:
-        count = len(self.logs)
-        return t_quantile(0.975, count - 1) * stdev(self.logs) / math.sqrt(count)
-
-    def __str__(self) -> str:
-        if not self.logs:
-            return "n/a"
-        at = mean(self.logs)
-        if len(self.logs) == 1:
-            return f"{math.exp(at):.3f}"
-        return f"{math.exp(at):.3f} ({self.low:.3f} to {math.exp(at + self._half):.3f})"
+def _mean(ratios: Sequence[float]) -> Estimate | None:
+    """Return the mean of the ratios of some rounds, on the logarithm, with its interval of 95 %;
+    None below two rounds."""
+    if len(ratios) < 2:
+        return None
+    logs, count = [math.log(one) for one in ratios], len(ratios)
+    at, half = mean(logs), t_quantile(0.975, count - 1) * stdev(logs) / math.sqrt(count)
+    return Estimate(*map(math.exp, (at, at - half, at + half)))
 
 
-def _ratio(rows: Sequence[dict[str, Any]], over: str, under: str) -> _Ratio:
+def _text(found: Estimate | None) -> str:
+    return f"{found.ratio:.3f} ({found.low:.3f} to {found.high:.3f})" if found else "n/a"
+
+
+def _ratio(rows: Sequence[dict[str, Any]], over: str, under: str) -> Estimate | None:
     """Return the ratio of two arms, each with the part of its fits."""
     of = [_steps(rows, *side.split()) for side in (over, under)]
-    return _Ratio([math.log(mean(of[0][at]) / mean(of[1][at])) for at in of[0] if at in of[1]])
+    return _mean([mean(of[0][at]) / mean(of[1][at]) for at in of[0] if at in of[1]])
 
 
-def _of_equal(rows: Sequence[dict[str, Any]]) -> _Ratio:
+def _of_equal(rows: Sequence[dict[str, Any]]) -> Estimate | None:
     """Return the ratio of the two bare fits of each round."""
     pairs = [found for found in _steps(rows, "bare", "all").values() if len(found) == 2]
-    return _Ratio([math.log(first / second) for first, second in pairs])
+    return _mean([first / second for first, second in pairs])
 
 
 def _steps(rows: Sequence[dict[str, Any]], arm: str, part: str) -> dict[int, list[float]]:
@@ -236,16 +224,17 @@ def print_table(rows: Sequence[dict[str, Any]]) -> bool:
         key = kind, batch, line
         own = [row for row in rows if (row["kind"], row["batch"], row["line"]) == key]
         if not line:
-            print_row(f"{kind}, {batch}", "Watch over bare", _ratio(own, "watch all", "bare all"))
-            print_row(f"{kind}, {batch}", "bare over bare", _of_equal(own))
+            watch = _text(_ratio(own, "watch all", "bare all"))
+            print_row(f"{kind}, {batch}", "Watch over bare", watch)
+            print_row(f"{kind}, {batch}", "bare over bare", _text(_of_equal(own)))
             continue
         over = _ratio(own, "live live", "pasted all"), _ratio(own, "live back", "live written")
-        is_bad = is_bad or any(one.logs and one.low > _MOST for one in over)
+        is_bad = is_bad or any(one and one.low > _MOST for one in over)
         live = [row for row in own if row["arm"] == "live"]
         pause = f"{median(row['pause_ms'] for row in live):.0f} ms" if live else "n/a"
         failed = ["; ".join(row["failed"]) for row in live if row["switched"] != 2]
         parts = (_figures(own, part) for part in ("written", "live", "back", "all"))
-        print_row(f"{kind}, {batch}", line, *parts, *over, pause, *failed[:1])
+        print_row(f"{kind}, {batch}", line, *parts, *map(_text, over), pause, *failed[:1])
     return is_bad
 
 

@@ -151,3 +151,10 @@ def test_a_failed_flush_is_reported_and_the_next_one_works(
 
     assert kinds(tmp_path) == ["RecordingLost", "EpochEnded", "RecordingResumed"]
     assert len(open_run(tmp_path, FakeClock(1).clock).steps) == 10
+
+
+def test_a_run_says_why_it_has_no_knob() -> None:
+    loop = make_manifest(knobs={}, switchable=[])
+    assert loop.why_not_switchable("workers") == "the loop has its own pipeline"
+    unread = make_manifest(knobs={"workers": "default"}, switchable=[])
+    assert unread.why_not_switchable("workers") == "its pipeline is not read yet"

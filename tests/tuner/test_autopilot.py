@@ -144,11 +144,7 @@ def test_what_is_in_effect_when_the_run_ends_is_judged_and_said(last: int, words
     ("manifest", "why"),
     [
         ({"switchable": ["prefetch"], "fixed": {"workers": "map writes"}}, "workers: map writes"),
-        ({"workers_from_epoch": True}, "workers: they change with an epoch, w does that"),
-        (
-            {"switchable": ["prefetch"], "workers_ask": True, "random_maps": "map draws"},
-            "workers: map draws",
-        ),
+        ({"workers_from_epoch": True}, "workers: they change with an epoch, by w or tfwatch set"),
     ],
 )
 def test_where_nothing_is_left_it_says_why_workers_were_left_alone(

@@ -293,6 +293,7 @@ class Refusal(Enum):
     FIXED = "fixed in this run's own pipeline"
     UNREAD = "its pipeline is not read yet"
     NO_SUCH_KNOB = "not a knob of this run"
+    OWN_PIPELINE = "the loop has its own pipeline"
     NOTHING_TO_CACHE = (
         "its examples are in memory, or tfwatch cannot see which stages of its pipeline are random"
     )

@@ -340,6 +340,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
         A `fit` begins with `prefetch` alone: its pipeline is read within a second.
         """
+        if not self.knobs:
+            return Refusal.OWN_PIPELINE.words
         if knob in self.knobs and knob in self.switchable:
             return ""
         none = Refusal.UNREAD if knob in self.knobs else LACKING.get(knob, Refusal.NO_SUCH_KNOB)

@@ -120,16 +120,10 @@ class _AutopilotJob:
 
     def _left_alone(self) -> str:
         """Return the reason why no workers were tried; empty where they could be."""
-        manifest = self._driver.snapshot.manifest
-        if not manifest.knobs:
-            return " (the pipeline of a loop of the script's own is not switched)"
-        if manifest.workers_from_epoch:
-            why = "they change with an epoch, w does that"
-        elif manifest.needs_consent(WORKERS):
-            why = "" if self._random_draws else manifest.random_maps
-        else:
-            why = manifest.why_not_switchable(WORKERS)
-        return f" (workers: {why})" if why else ""
+        if WORKERS in self._limits().switchable:
+            return ""
+        why = self._driver.snapshot.manifest.why_not_switchable(WORKERS)
+        return f" (workers: {why or 'they change with an epoch, by w or tfwatch set'})"
 
     def _forecaster(self) -> MakeForecast:
         """Return the function that forecasts a switch from the present settings."""

@@ -25,6 +25,7 @@ from tfwatch.core.knobs import (
     WAIT,
     WORKERS,
     Knob,
+    Refusal,
     no_room,
 )
 from tfwatch.core.rows import Phase
@@ -259,7 +260,7 @@ def _sides(switch: Comparison) -> str:
 
 #: The widest value, cells: the forecast behind it needs the room.
 _LONGEST_VALUE = 12
-_NONE = "no settings to switch: the loop has its own pipeline"
+_NONE = f"no settings to switch: {Refusal.OWN_PIPELINE.words}"
 _AWAITED = "the settings appear with the first fit"
 _HINT = "no switch yet; a proves a switch by an A/B test"
 

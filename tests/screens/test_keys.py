@@ -326,3 +326,15 @@ async def test_enter_shows_the_whole_of_a_line_that_its_row_cuts(tmp_path: Path)
     async with shown(run, (80, 24)) as show:
         await show.press("3", "down", "enter")
         assert any(note.message.startswith("a note a note") for note in show.app._notifications)
+
+
+async def test_the_autopilot_is_refused_as_the_settings_are_where_a_loop_has_its_own_pipeline() -> (
+    None
+):
+    async with shown(
+        Canned(None, knobs={}, switchable=[]).started().steps(200, (9.6, 13.0, 0.5))
+    ) as show:
+        await show.press("f")
+        (note,) = show.app._notifications
+        assert note.message == "autopilot: the loop has its own pipeline"
+        assert "no settings to switch: the loop has its own pipeline" in show.words

@@ -290,7 +290,6 @@ class Refusal(Enum):
     NO_FIT_YET = "the script has not called fit yet"
     READ_ONLY = "read only: tfwatch attach switches it"
     ONE_STEP = "each fit has one step: no batch comes after it"
-    FIXED = "fixed in this run's own pipeline"
     UNREAD = "its pipeline is not read yet"
     NO_SUCH_KNOB = "not a knob of this run"
     OWN_PIPELINE = "the loop has its own pipeline"

@@ -185,7 +185,8 @@ class SwitchRequests:
         """Start the autopilot, or end it. Return a message."""
         if self._tuner is not None and view.situation.autopilot_run is not None:
             return self._end_job("autopilot ended; the settings that helped stay")
-        fixed = "" if view.snapshot.manifest.switchable else Refusal.FIXED.words
+        manifest = view.snapshot.manifest
+        fixed = "" if manifest.switchable else manifest.why_not_switchable(PREFETCH)
         refused = view.run_refusal(self.requests is not None, self._is_ending(view)) or fixed
         if refused or self._tuner is None:
             return f"autopilot: {refused or Refusal.READ_ONLY.words}"

@@ -14,7 +14,8 @@ other. One fit differs from the next by several percent, so a ratio is of two fi
 many rounds count. It exits with 1 where a whole interval is above 1.03.
 
 In the mode `autopilot` a script trains under `tfwatch run --autopilot`; then, with its steps live,
-come bare fits as written, with the lines by hand, and with those that the autopilot reached.
+come bare fits as written, with the lines by hand, and with those that the autopilot reached. Its run
+folder stays in OUT/runs.
 
 In the mode `noise` the fits are long, and each step is recorded. A try cuts a stretch out of one at
 random, and makes its second half faster, or every other part of it where the setting is switched
@@ -26,7 +27,6 @@ of every 20 steps, after each switch, or after each round.
 import argparse
 import math
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -124,7 +124,8 @@ class Program:
             self._add(kind, batch, number, line=" ".join(lines), **done.row())
 
     def _autopilot(self, kind: str, batch: int, number: int) -> None:
-        reached, step_ms, why = _with_autopilot(kind, batch)
+        folder = self._options.out / "runs" / f"{kind}-{batch}-{number}"
+        reached, step_ms, why = _with_autopilot(kind, batch, folder)
         row = {"line": " ".join(reached), "all": [step_ms, None], "why": why}
         self._add(kind, batch, number, arm="live", **row)
         arms = [("as written", ()), *(("by hand", one) for one in HANDS[kind]), ("pasted", reached)]
@@ -151,18 +152,17 @@ class Program:
         self._rows.add({"kind": kind, "batch": batch, "round": number, **row})
 
 
-def _with_autopilot(kind: str, batch: int) -> tuple[tuple[str, ...], float, str]:
+def _with_autopilot(kind: str, batch: int, folder: Path) -> tuple[tuple[str, ...], float, str]:
     """Return the settings that the autopilot reaches in a script, its step then, ms, and why it
-    ends."""
-    script = Path(pasted_fits.__file__)
-    with tempfile.TemporaryDirectory() as folder:
-        words = ("run", "--headless", "--autopilot", "--allow", "random-draws", script)
-        environ = {"TFWATCH_RUNS_DIR": folder, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-        run_tfwatch(*words, kind, str(batch), str(_PILOT_STEPS), environ=environ)
-        (path,) = (one.parent for one in Path(folder).glob("*/run.json"))
-        run = open_run(path)
-        step_ms = np.diff(run.steps["start_ns"][-_REACHED:]) / 1e6
-        (ended,) = run.events.of(AutopilotEnded)
+    ends. folder: of its run."""
+    words = ("run", "--headless", "--autopilot", "--allow", "random-draws")
+    environ = {"TFWATCH_RUNS_DIR": str(folder), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    script = (Path(pasted_fits.__file__), kind, str(batch), str(_PILOT_STEPS))
+    run_tfwatch(*words, *script, environ=environ)
+    (path,) = (one.parent for one in folder.glob("*/run.json"))
+    run = open_run(path)
+    step_ms = np.diff(run.steps["start_ns"][-_REACHED:]) / 1e6
+    (ended,) = run.events.of(AutopilotEnded)
     settings = {one.knob: one.new for one in run.events.of(PipelineSwitched)}
     kept = {knob: settings.get(knob, DEFAULT) for knob in _ORDER}
     lines = (f"{knob}={value}" for knob, value in kept.items() if value not in (DEFAULT, OFF))

@@ -31,9 +31,9 @@ _PART, _EPOCH = (3840, 30, 600), (1600, 25, 250)
 DEVICE = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
 #: The lines that are tried, by the kind of data.
 LINES = {
-    "naive": ("prefetch=4", "workers=8"),
-    "uint8": ("prefetch=4", "workers=8"),
-    "tuned": ("prefetch=4",),
+    "naive": ("prefetch=4", "workers=8", "device_prefetch=2"),
+    "uint8": ("prefetch=4", "workers=8", "device_prefetch=2"),
+    "tuned": ("prefetch=4", "device_prefetch=2"),
     "random": ("workers=auto",),
     "slices": ("prefetch=4", "pinned=on", "device_prefetch=2"),
     "arrays": ("pinned=on", "device_prefetch=2"),

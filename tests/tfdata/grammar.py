@@ -541,7 +541,7 @@ class Source:
             )
             self._fetch = Fetch(session)
             why = NotTimed.IN_GRAPH if trial.fused > 1 else None
-            self._fetch.switches.no_copy = lambda: why
+            self._fetch.switches.no_copy = lambda _: why
 
     def begin(self, iterator: Any) -> None:
         """Begin an epoch."""

@@ -301,6 +301,47 @@ def test_batches_are_copied_ahead_where_the_copy_is_the_limit(
     assert settings_of(at.next(lambda _: None, BUDGET)) == found
 
 
+@pytest.mark.parametrize(
+    ("copy_ms", "known", "found"),
+    [
+        pytest.param(np.nan, {"copy_in_call_ms": 2.0}, [{"device_prefetch": "2"}], id="within it"),
+        pytest.param(np.nan, {"copy_in_call_ms": 0.5}, [], id="a small one"),
+        pytest.param(np.nan, {}, [], id="not timed"),
+        pytest.param(2.0, {"pinned": "on"}, [{"device_prefetch": "2"}], id="by the knob"),
+        pytest.param(2.0, {}, [], id="in ordinary memory"),
+    ],
+)
+def test_copies_from_pinned_memory_are_made_ahead_also_where_they_are_short(
+    copy_ms: float, known: dict[str, Any], found: list[dict[str, str]]
+) -> None:
+    copies = {"pinned": known.pop("pinned", "off"), "device_prefetch": "off"}
+    assert all_moves(search({**KNOBS, **copies}, 0.1, 20.0, copy_ms=copy_ms, **known)) == found
+
+
+def test_it_says_that_no_other_way_to_copy_is_left() -> None:
+    at = search({**KNOBS, "device_prefetch": "off"}, 0.1, 20.0, copy_ms=8.0)
+    assert len(all_moves(at)) == 1
+
+    end = at.next(lambda _: None, BUDGET)
+
+    why = "data wait is only <1 % of a step, and no other way to copy its batch is left to try"
+    assert end == Stop("not_starving", why)
+
+
+def test_a_wait_for_data_is_shortened_beside_a_copy_by_the_larger_gain() -> None:
+    knobs = {"prefetch": "off", "workers": "off", "device_prefetch": "off"}
+    at = search(knobs, 40.0, 20.0, copy_in_call_ms=4.0)
+    known = {"device_prefetch": 19.0, "prefetch": 12.0}
+
+    def make_forecast(settings: Mapping[str, str]) -> Forecast | None:
+        return forecast(settings, min(known.get(knob, 20.0) for knob in settings), 20.0)
+
+    moves = all_moves(at, make_forecast)
+
+    assert "prefetch" in moves[0]
+    assert {"device_prefetch": "2"} in moves
+
+
 def test_where_little_is_data_wait_there_is_nothing_to_gain() -> None:
     found = search(KNOBS, 0.5, 18.5).next(lambda _: None, BUDGET)
     assert found == Stop("not_starving", "data wait is only 2 % of a step")

@@ -332,7 +332,8 @@ class NotTimed(Enum):
     IN_GRAPH = "steps_per_execution: copies happen inside the call"
     PINNED = "batches are in pinned memory: the GPU reads them while the step is launched"
     DRAWS = (
-        "the step draws random numbers: its batches are copied inside the call, as in its first fit"
+        "the step draws random numbers, and would draw others if its batches were copied before its"
+        " call"
     )
     OWN_LOOP = "the loop is a script's own, and copies inside its step"
     NOT_SPLIT = "the steps are not split into parts"

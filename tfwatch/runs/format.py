@@ -261,7 +261,8 @@ class Manifest(msgspec.Struct, frozen=True):
     #: The bytes of a batch that a step copies to the device, by element type; empty where none is
     #: timed.
     copied_bytes: dict[str, Bytes] = {}
-    #: The median of the first copies by a step; of a run without, that of as many bytes.
+    #: The median of the first copies by a step; of a run without, that of as many bytes; of batches
+    #: in pinned memory, that of the first one.
     copy_ms: Milliseconds | None = None
     #: The last batch was on the device before its step, by a prefetch to it.
     copied_ahead: bool = False
@@ -324,6 +325,13 @@ class Manifest(msgspec.Struct, frozen=True):
         """The copy of a batch, where batches are copied ahead of their steps; None where they are
         not."""
         return self.copy_ms if self.copied_ahead else None
+
+    @property
+    def copy_in_call_ms(self) -> float | None:
+        """The copy of a batch from pinned memory, where the step's call makes it and no row has
+        it; None where that is not so."""
+        is_in_call = self.copied_bytes and self.copy_not_timed and not self.copied_ahead
+        return self.copy_ms if is_in_call else None
 
     @property
     def has_cudnn(self) -> bool:

@@ -223,6 +223,7 @@ class _AutopilotJob:
             cores=cores_of(manifest),
             switchable=(_KNOBS & frozenset(manifest.switchable) | more) - waits,
             accelerated=manifest.accelerated,
+            copy_in_call_ms=manifest.copy_in_call_ms,
         )
 
     # -- the end ----------------------------------------------------------------------------------

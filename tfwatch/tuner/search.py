@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tfwatch.core import units
-from tfwatch.core.knobs import COPY_KNOBS, KNOBS, OFF, PREFETCH, WORKERS, KnobChange
+from tfwatch.core.knobs import (
+    COPY_KNOBS,
+    DEVICE_PREFETCH,
+    KNOBS,
+    OFF,
+    PINNED,
+    PREFETCH,
+    WORKERS,
+    KnobChange,
+)
 from tfwatch.judge.effects.comparison import LEAST, effect_between
 from tfwatch.judge.forecasts.predict import needed_bytes
 from tfwatch.judge.steps.steady_steps import breakdown, steady
@@ -40,8 +49,9 @@ BUDGET, SLOW_BUDGET = 400, 40
 BASE, MOST, _HALF = 60, 120, 40
 #: A step with a smaller share of data wait does not starve: without any it is 4 % shorter at most.
 NOT_STARVING_BELOW = 0.04
-#: Another way to copy batches is tried from this share of a step on, in which the device idles.
-_COPY_FROM = 0.20
+#: Another way to copy batches is tried from this share of a step on, in which the device idles: of
+#: copies from ordinary memory, and of those from pinned memory, which one ahead hides.
+_COPY_FROM, _PINNED_FROM = 0.20, 0.05
 #: The share of a step that a move has to save to be worth having.
 LEAST_GAIN = 0.02
 #: Without a forecast, a switch is expected to save this share of the data wait.
@@ -98,6 +108,8 @@ class SearchLimits:
     switchable: frozenset[str]
     #: The steps run on a device beside the CPU.
     accelerated: bool
+    #: The copy of a batch from pinned memory within the step's call; None where it is not so.
+    copy_in_call_ms: float | None = None
 
 
 class AutopilotSearch:
@@ -128,8 +140,7 @@ class AutopilotSearch:
         """Return the next move, or the reason to stop. make_forecast: of a switch from the current
         settings."""
         if not (self._starves or self._is_copy_bound):
-            share = units.percent(self.now.wait_share)
-            return Stop("not_starving", f"data wait is only {share} of a step")
+            return Stop("not_starving", self._why_over)
         moves = self._ranked(make_forecast)
         if not moves:
             return Stop("nothing_left", "no other switch is left to try")
@@ -182,23 +193,39 @@ class AutopilotSearch:
         return self.now.wait_share >= NOT_STARVING_BELOW
 
     @property
+    def _why_over(self) -> str:
+        """Why it stops where steps hardly wait for data."""
+        wait = f"data wait is only {units.percent(self.now.wait_share)} of a step"
+        if not self._has_long_copy:
+            return wait
+        return f"{wait}, and no other way to copy its batch is left to try"
+
+    @property
     def _is_copy_bound(self) -> bool:
         """True where batches can be copied to the device in another way, and their copy takes
         long."""
-        copy = self.now.copy
-        is_long = copy is not None and copy.mean >= _COPY_FROM * self.now.step.mean
-        return is_long and bool(self._copies())
+        return self._has_long_copy and bool(self._copies())
+
+    @property
+    def _has_long_copy(self) -> bool:
+        copy_ms = self.now.copy.mean if self.now.copy else self._limits.copy_in_call_ms
+        is_pinned = self.now.copy is None or self.knobs.get(PINNED, OFF) != OFF
+        least = _PINNED_FROM if is_pinned else _COPY_FROM
+        return copy_ms is not None and copy_ms >= least * self.now.step.mean
 
     def _copies(self) -> list[dict[str, str]]:
         """Return the settings that copy batches to the device in another way."""
-        offered = [knob for knob in COPY_KNOBS if self.knobs.get(knob) == OFF]
+        knobs = COPY_KNOBS if self.now.copy else (DEVICE_PREFETCH,)
+        offered = [knob for knob in knobs if self.knobs.get(knob) == OFF]
         settings = ({knob: KNOBS[knob].first_on} for knob in offered)
         return [one for one in settings if self._is_new(one)]
 
     def _ranked(self, make_forecast: MakeForecast) -> list[Move]:
         """Return the moves that are not slower by their forecasts, the largest expected gain
         first."""
-        candidates = self._copies() if self._is_copy_bound else self._candidates()
+        candidates = self._copies() if self._is_copy_bound else []
+        if self._starves:
+            candidates = [*candidates, *self._candidates()]
         moves = []
         for settings in candidates:
             changes = (KnobChange(knob, self.knobs[knob], new) for knob, new in settings.items())

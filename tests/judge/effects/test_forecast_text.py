@@ -23,16 +23,11 @@ def now(*forecasts: Forecast, **knobs: str) -> Situation:
     return changed(RUNNING, forecasts=known, knobs={**RUNNING.knobs, **knobs})
 
 
-@pytest.mark.parametrize(
-    ("high_ms", "measured", "is_advised"),
-    [(2.7, False, False), (2.7, True, True), (2.1, False, True)],
-)
-def test_a_copy_ahead_is_advised_where_its_interval_excludes_a_longer_step(
-    high_ms: float, measured: bool, is_advised: bool
-) -> None:
-    ahead = Forecast("device_prefetch", "2", 1.9, 1.5, high_ms, "", 2.3, measured)
+def test_a_switch_whose_gain_a_race_decides_on_is_not_advised() -> None:
+    ahead = Forecast("device_prefetch", "2", 1.9, 1.5, 2.7, "", 2.3)
 
-    assert best([ahead]) is (ahead if is_advised else None)
+    assert best([ahead]) is ahead
+    assert best([changed(ahead, may_be_slower=True)]) is None
 
 
 def test_a_deeper_buffer_is_named_by_both_depths() -> None:

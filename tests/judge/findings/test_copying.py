@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.judge.situations import RUNNING, banner, changed, stat
+from tests.judge.situations import RUNNING, banner, changed, losses, stat
+from tfwatch.core.knobs import NotTimed
 from tfwatch.judge.findings.copying import UINT8
+from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.situation import Situation
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.forecasts.predict import bandwidth
@@ -105,10 +107,48 @@ def test_a_copy_ahead_is_named_with_what_waits_for_it(
     dispatch, host = stat(compute - 1.0), stat(step - copy - compute - 0.2)
     ahead = replace(SPLIT, step=stat(step), compute=stat(compute), copy=stat(copy))
     ahead = replace(ahead, dispatch=dispatch, host=host)
-    now = copying(float32=60 * 2**20)
+    now = replace(copying(float32=60 * 2**20), stages=None)
 
     found = banner(changed(now, split=ahead, copy_ms=ahead_ms, copied_ahead=True))
 
     assert found.word == f"COPY-BOUND {word} %"
     assert found.sentence.endswith(f"60 MB at {sentence}")
-    assert "images as uint8" in found.advice
+    assert found.advice.startswith("batches in pinned memory")
+
+
+def copy_losses(now: Situation) -> list[Finding]:
+    """Return what is found of the copy, wherever it ranks."""
+    return [one for one in losses(now) if one.kind == "copy-bound"]
+
+
+#: 7 ms, of which the call copies for 1.2 from pinned memory.
+IN_CALL = Breakdown(100, stat(7.0), stat(0.2), stat(2.0), stat(6.5), stat(0.3), 0.03)
+
+
+def test_a_copy_within_the_call_is_named_with_the_copy_ahead_that_hides_it() -> None:
+    then = Forecast("device_prefetch", "2", 5.8, 5.1, 7.2, "copies run beside kernels", 7.0)
+    now = changed(
+        copying(float32=37 * 10**6),
+        split=IN_CALL,
+        copy_ms=1.2,
+        copy_not_timed=NotTimed.PINNED.value,
+        switchable=["device_prefetch"],
+        forecasts={("device_prefetch", "2"): then},
+    )
+
+    (found,) = copy_losses(now)
+
+    assert found.sentence.endswith(
+        "takes 1.2 of 7.0 ms/step: 35 MB at 30.8 GB/s, within the step's call"
+    )
+    assert found.forecast is then
+    assert found.claims["copy_s"] == 0.0
+    assert found.claims["compute_s"] == pytest.approx(1.2)
+
+
+def test_a_copy_ahead_from_pinned_memory_delays_a_step_by_its_wait_alone() -> None:
+    split = replace(IN_CALL, copy=stat(0.1))
+    ahead = changed(copying(float32=37 * 10**6), split=split, copy_ms=6.0, copied_ahead=True)
+
+    assert not copy_losses(ahead)
+    assert copy_losses(replace(ahead, stages=None))

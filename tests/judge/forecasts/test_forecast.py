@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.judge.evidences import KNOBS, evidence, stages, step_ms_of
 from tests.judge.step_rows import make_steps
 from tfwatch.core.events import ExperimentEnded, PipelineSwitched
+from tfwatch.core.knobs import NotTimed
 from tfwatch.judge.effects.comparison import Comparison
 from tfwatch.judge.forecasts.evidence import Evidence
 from tfwatch.judge.forecasts.forecast import choices, forecast, forecasts
@@ -193,6 +194,49 @@ def test_a_copy_ahead_is_forecast_within_the_share_that_the_race_decides_on(drai
 
     assert step_ms_of(found) == pytest.approx(2.8 + 1.5 + drain + 0.3 - 0.45)
     assert found.low_ms <= 2.8 + drain <= 2.8 + 1.8 + drain <= found.high_ms
+    assert found.may_be_slower
+
+
+def copied_within_the_call(wait: float, copy_ms: float | None = 1.2) -> Evidence:
+    """Return the evidence of steps whose call copies 37 MB from pinned memory."""
+    rows = make_steps(np.full(100, wait), compute=6.5, host=0.3, dispatch=2.0)
+    known = replace(
+        evidence(0.0), rows=rows, breakdown=breakdown(rows), knobs={"device_prefetch": "off"}
+    )
+    in_call: dict[str, Any] = {
+        "copied_bytes": {"float32": 37_000_000},
+        "copy_not_timed": NotTimed.PINNED.value,
+    }
+    run = msgspec.structs.replace(known.run, copy_ms=copy_ms, **in_call)
+    return replace(known, run=run)
+
+
+def test_a_copy_ahead_hides_that_of_batches_in_pinned_memory() -> None:
+    found = forecast(copied_within_the_call(0.2), {"device_prefetch": "2"})
+    assert step_ms_of(found) == pytest.approx(7.0 - 1.2)
+    assert found.has_gain
+    assert not found.may_be_slower
+
+    knob = replace(copied_by_the_step(1.0, 1.5, 4.0), knobs={"pinned": "on"})
+    found = forecast(knob, {"device_prefetch": "2"})
+    assert step_ms_of(found) == pytest.approx(1.0 + 1.5 + 4.0 + 0.3 - 1.0)
+    assert not found.may_be_slower
+
+
+def test_a_copy_ahead_of_late_batches_may_hide_nothing() -> None:
+    soon, late = (
+        forecast(copied_within_the_call(wait), {"device_prefetch": "2"}) for wait in (0.2, 2.0)
+    )
+    assert soon.high_ms < late.high_ms - 2.0 + 0.2
+    assert late.high_ms > late.now_ms
+
+
+def test_batches_in_pinned_memory_are_not_put_there_again() -> None:
+    found = forecast(copied_within_the_call(0.2), {"pinned": "on"})
+    assert found.why == "no forecast: batches are in pinned memory already"
+
+    found = forecast(copied_within_the_call(0.2, None), {"device_prefetch": "2"})
+    assert found.why == "no forecast: the copy of batches is not timed"
 
 
 def test_a_setting_that_an_ab_test_measured_is_its_own_forecast() -> None:

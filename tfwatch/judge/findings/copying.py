@@ -8,19 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.knobs import COPY_KNOBS, OFF, ON, PINNED
+from tfwatch.core.knobs import COPY_KNOBS, ON, PINNED
 from tfwatch.judge.findings.finding import Advice, Finding
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.findings.switch_lines import advise_gain, switch_line
 from tfwatch.judge.forecasts.forecast import best
-from tfwatch.judge.forecasts.predict import bandwidth, saved_if_pinned_ms
+from tfwatch.judge.forecasts.predict import bandwidth, in_pinned_memory, saved_if_pinned_ms
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.judge.findings.situation import Situation
-    from tfwatch.judge.steps.steady_steps import Breakdown, Stat
+    from tfwatch.judge.steps.steady_steps import Breakdown
 
 #: The bytes of one number, by element types that whole numbers to 255, as in images, can replace.
 _WIDE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -41,9 +41,9 @@ def find(now: Situation) -> Finding | None:
     """Find the copy of the batches to the device, also ahead of the steps where they wait for
     it."""
     part, spent = now.split, now.regime.spent
-    if part is None or part.copy is None or not spent.steps:
+    took_ms = _took_ms(now)
+    if part is None or took_ms is None or not spent.steps:
         return None
-    took_ms = part.copying_ms(now.manifest.copy_ahead_ms)
     copied = " of ".join(units.in_one_unit(took_ms, part.step.mean))
     brief = f"copying batches to the GPU takes {copied}/step"
     remedy, saved_ms = _advise(now, part, took_ms)
@@ -54,17 +54,19 @@ def find(now: Situation) -> Finding | None:
     else:
         key = None
     saved = min(1.0, (saved_ms or took_ms) / took_ms) if took_ms else 0.0
-    # For copies ahead the fetch or the launch waits, which is data wait or compute.
-    ahead_s = took_ms * spent.steps / 1e3 - spent.copy_s if now.manifest.copied_ahead else 0.0
+    # For copies ahead the fetch or the launch waits, which is data wait or compute, and one within
+    # the step's call is a part of compute.
+    is_apart = not now.manifest.copied_ahead and part.copy is not None
+    others_s = 0.0 if is_apart else took_ms * spent.steps / 1e3 - spent.copy_s
     return Finding(
         "copy-bound",
         now.label("COPY-BOUND", took_ms, part.step.mean),
-        f"{brief}{_rate(now, took_ms)}{_ahead(now, part.copy, part.step)}",
+        f"{brief}{_rate(now, took_ms)}{_where(now, part)}",
         remedy.sentence,
         remedy.edit,
         brief=brief,
         forecast=key,
-        claims={"copy_s": saved * spent.copy_s, "compute_s": saved * max(0.0, ahead_s)},
+        claims={"copy_s": saved * spent.copy_s, "compute_s": saved * max(0.0, others_s)},
     )
 
 
@@ -77,12 +79,30 @@ def _rate(now: Situation, copy_ms: float) -> str:
     return f": {units.memory(sum(copied.values()))} at {units.number(rate / 1e9)} GB/s"
 
 
-def _ahead(now: Situation, copy: Stat, step: Stat) -> str:
-    """Return what waits for a copy ahead: the fetch of the next batch, or launching; empty where
-    none is ahead."""
+def _took_ms(now: Situation) -> float | None:
+    """Return the time of a copy that may delay a step; None where it is not known.
+
+    Of one ahead from pinned memory that is the wait for it: it runs beside the kernels.
+    """
+    part = now.split
+    if part is None or part.copy is None:
+        return now.manifest.copy_in_call_ms
+    return part.copying_ms(None if _is_pinned(now) else now.manifest.copy_ahead_ms)
+
+
+def _is_pinned(now: Situation) -> bool:
+    return in_pinned_memory(now.knobs, now.stages.stages if now.stages else ())
+
+
+def _where(now: Situation, part: Breakdown) -> str:
+    """Return what waits for a copy: the call that makes it, the fetch of the next batch, or
+    launching; empty where the step makes it apart."""
+    copy = part.copy
+    if copy is None:
+        return ", within the step's call"
     if now.manifest.copy_ahead_ms is None:
         return ""
-    if copy.mean >= MODERATELY_FROM * step.mean:
+    if copy.mean >= MODERATELY_FROM * part.step.mean:
         return f", ahead of the steps, which wait {units.milliseconds(copy.mean)} for it"
     return ", ahead of the steps, whose launching waits for it"
 
@@ -90,11 +110,10 @@ def _ahead(now: Situation, copy: Stat, step: Stat) -> str:
 def _advise(now: Situation, part: Breakdown, took_ms: float) -> tuple[Advice, float]:
     """Advise batches in memory that the GPU reads directly, which leave each bit as it is, or fewer
     bytes; with the time of a copy that it saves, 0 where that is unknown."""
-    copied, stages = now.manifest.copied_bytes, now.stages.stages if now.stages else ()
+    copied = now.manifest.copied_bytes
     size, small = sum(copied.values()), _small_bytes(copied)
     saved_ms = took_ms * (1 - small / size) if small else 0.0
-    is_pinned = now.knobs.get(PINNED, OFF) != OFF
-    pinned_ms = 0.0 if is_pinned else saved_if_pinned_ms(copied, stages, took_ms)
+    pinned_ms = 0.0 if _is_pinned(now) else saved_if_pinned_ms(copied, took_ms)
     if pinned_ms > 0 and pinned_ms >= (1 - _WORTH_IT) * saved_ms:
         line, then = switch_line(now, PINNED, ON), units.milliseconds(part.step.mean - pinned_ms)
         lines = _ARRAYS + line if now.origin is SourceKind.ARRAYS else line

@@ -10,7 +10,6 @@ from tfwatch.core.knobs import (
     AUTO,
     CACHE,
     DEFAULT,
-    DEVICE_PREFETCH,
     OFF,
     ON,
     PREFETCH,
@@ -59,6 +58,9 @@ class Forecast:
     measured: bool = False
     #: The run has proved that it is faster, or slower, than the current setting.
     proved: bool = False
+    #: A copy ahead from ordinary memory may cost more than it hides: copy and launching race (1.3 x
+    #: as long on one H200).
+    may_be_slower: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -84,12 +86,6 @@ class Forecast:
     def is_sure(self) -> bool:
         """True where the run has proved it, or the interval does not hold the present step."""
         return self.is_known and (self.proved or not self.low_ms < self.now_ms < self.high_ms)
-
-    @property
-    def may_be_slower(self) -> bool:
-        """True where a copy ahead may cost more than it hides: copy and launching race (1.3 x as
-        long on one H200)."""
-        return self.knob == DEVICE_PREFETCH and not self.measured and self.high_ms >= self.now_ms
 
 
 def best(forecasts: Iterable[Forecast]) -> Forecast | None:
@@ -148,6 +144,7 @@ def forecast(evidence: Evidence, settings: Mapping[str, str]) -> Forecast:
         now_ms=split.typical_ms(split.step),
         measured=is_measured,
         proved=is_measured and _is_proved(evidence, split, settings, found.step_ms),
+        may_be_slower=found.may_be_slower,
     )
 
 

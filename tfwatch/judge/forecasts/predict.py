@@ -72,21 +72,25 @@ _PINNED_SAVES = (1.2, 1.0, 0.4)
 _ORDINARY, _PINNED = 12e9, 25e9
 #: The bytes of a batch from which on these rates hold.
 _LEAST_BYTES = 2 * 2**20
-#: The share of waits, host and launching that a copy ahead hides: with it 26 of 33 forecasts on
-#: three H100s are within 10 %. It is -0.3 to 1.0, and differs between runs of one model: whether a
-#: copy or launching comes first is a race.
+#: The share of waits, host and launching that a copy ahead from ordinary memory hides: with it 26
+#: of 33 forecasts on three H100s are within 10 %. It is -0.3 to 1.0, and differs between runs of
+#: one model: whether a copy or launching comes first is a race.
 _OVERLAP = 0.25
+#: The most, the usual and the least share of a copy from pinned memory that one ahead hides: 1.0 to
+#: 1.4 where the call made it, 0.7 where it was made apart (docs/developers/results.md).
+_PINNED_HIDES = (1.4, 1.0, 0.4)
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """A predicted typical step with its bounds, milliseconds. why: its limit; empty where it is the
-    usual one."""
+    usual one. may_be_slower: a race decides, which may cost more than the switch hides."""
 
     step_ms: float
     low_ms: float
     high_ms: float
     why: str = ""
+    may_be_slower: bool = False
 
 
 def depth(value: str) -> int:
@@ -110,11 +114,14 @@ def predict(evidence: Evidence, split: Breakdown, settings: Mapping[str, str]) -
     if copied := settings.get(PINNED, settings.get(DEVICE_PREFETCH)):
         if copied == OFF:
             return "the copy has not been timed in this run"
-        if split.copy is None:
+        in_call_ms = evidence.run.copy_in_call_ms
+        copy_ms = in_call_ms if split.copy is None else split.typical_ms(split.copy)
+        if copy_ms is None:
             return "the copy of batches is not timed"
-        copy_ms = split.typical_ms(split.copy)
-        is_pinned = PINNED in settings
-        return _pinned(evidence, split, copy_ms) if is_pinned else _copied_ahead(split, copy_ms)
+        is_pinned = in_call_ms is not None or _is_pinned(evidence)
+        if PINNED in settings:
+            return _pinned(evidence, split, copy_ms, is_pinned=is_pinned)
+        return _hidden(split, copy_ms) if is_pinned else _copied_ahead(split, copy_ms)
     if settings.get(CACHE) == "off":
         return "the time of a batch without a cache has not been measured in this run"
     now = _as_it_runs(evidence)
@@ -147,17 +154,20 @@ def _by_supply(
     return Prediction(step_ms, min(bounds), max(bounds))
 
 
-def _pinned(evidence: Evidence, split: Breakdown, copy_ms: float) -> Prediction | str:
+def _pinned(
+    evidence: Evidence, split: Breakdown, copy_ms: float, *, is_pinned: bool
+) -> Prediction | str:
     """Predict the step whose batches are copied from pinned memory.
 
     A thread of the pipeline copies them there, one or two ahead, which delays a step only where it
     waits for data.
     """
-    stages = evidence.stages.stages if evidence.stages else ()
+    if is_pinned:
+        return "batches are in pinned memory already"
     now_ms = split.typical_ms(split.step)
-    saved_ms = saved_if_pinned_ms(evidence.run.copied_bytes, stages, copy_ms)
+    saved_ms = saved_if_pinned_ms(evidence.run.copied_bytes, copy_ms)
     if not saved_ms:
-        return "batches are small, or in pinned memory already"
+        return "batches are small, or copied as fast as from pinned memory"
     least_ms, step_ms, most_ms = (now_ms - share * saved_ms for share in _PINNED_SAVES)
     return Prediction(step_ms, least_ms, most_ms, "a thread copies them to pinned memory")
 
@@ -168,21 +178,39 @@ def bandwidth(copied_bytes: Mapping[str, int], copy_ms: float) -> float | None:
     return total / copy_ms * 1e3 if total and copy_ms > 0 else None
 
 
-def saved_if_pinned_ms(
-    copied_bytes: Mapping[str, int], stages: Sequence[Stage], copy_ms: float
-) -> float:
-    """Return the time of a copy that pinned memory saves; 0 where batches are in it, are small, or
-    their size is unknown."""
+def saved_if_pinned_ms(copied_bytes: Mapping[str, int], copy_ms: float) -> float:
+    """Return the time of a copy from ordinary memory that pinned memory saves; 0 where batches are
+    small or copied fast, or their size is unknown."""
     rate = bandwidth(copied_bytes, copy_ms)
     is_small = sum(copied_bytes.values()) < _LEAST_BYTES
-    is_pinned = any(stage.is_map_and_batch for stage in stages)
-    if rate is None or rate >= _ORDINARY or is_small or is_pinned:
+    if rate is None or rate >= _ORDINARY or is_small:
         return 0.0
     return copy_ms * (1 - rate / _PINNED)
 
 
+def in_pinned_memory(knobs: Mapping[str, str], stages: Sequence[Stage]) -> bool:
+    """Return whether batches are in memory that the GPU reads directly: by the knob, or as a map
+    and a batch in one stage leave them there."""
+    return knobs.get(PINNED, OFF) != OFF or any(stage.is_map_and_batch for stage in stages)
+
+
+def _is_pinned(evidence: Evidence) -> bool:
+    return in_pinned_memory(evidence.knobs, evidence.stages.stages if evidence.stages else ())
+
+
+def _hidden(split: Breakdown, copy_ms: float) -> Prediction:
+    """Predict the step behind a prefetch to the device of batches in pinned memory.
+
+    Their copies run beside the kernels, as far as batches come ahead of their steps.
+    """
+    now_ms = split.typical_ms(split.step)
+    low_ms, step_ms, high_ms = (max(now_ms - share * copy_ms, 0.0) for share in _PINNED_HIDES)
+    is_late = split.wait_share >= MODERATELY_FROM
+    return Prediction(step_ms, low_ms, now_ms if is_late else high_ms, "copies run beside kernels")
+
+
 def _copied_ahead(split: Breakdown, copy_ms: float) -> Prediction:
-    """Predict the step behind a prefetch to the device.
+    """Predict the step behind a prefetch to the device of batches in ordinary memory.
 
     TensorFlow's copy waits for the kernels that are launched before it, and launching waits for a
     copy from pageable memory. So a copy overlaps with waits, host and launching, and hardly with
@@ -198,7 +226,7 @@ def _copied_ahead(split: Breakdown, copy_ms: float) -> Prediction:
     why = (
         "the copy is the limit" if step_ms < 1.5 * copy_ms else "kernels and copies hardly overlap"
     )
-    return Prediction(step_ms, low_ms, now_ms, why)
+    return Prediction(step_ms, low_ms, now_ms, why, may_be_slower=True)
 
 
 # -- the work of a batch ---------------------------------------------------------------------------

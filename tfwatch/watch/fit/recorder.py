@@ -209,8 +209,7 @@ class Recorder:
                 is_flat=is_flat,
                 is_spread=is_spread,
             )
-            placement = step.placement
-            self._fetch.switches.no_copy = lambda: placement.why_in_call
+            self._fetch.switches.no_copy = step.placement.why_not
             common = (self._fetch, self.step_log, self.writer)
             self.step_log.profiler.use(self._model, step)
             if steps > 1:
@@ -270,7 +269,7 @@ class Recorder:
                 return False
             is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
             why = NotTimed.SPREAD if is_spread else NotTimed.IN_GRAPH
-            self._fetch.switches.no_copy = lambda: None if is_spread else why
+            self._fetch.switches.no_copy = lambda _: None if is_spread else why
             self.writer.describe(copy_not_timed=(why_no_device_prefetch() or why).value)
             self.step_log.profiler.use(self._model)
             self._use(runner, iterator._type_spec)

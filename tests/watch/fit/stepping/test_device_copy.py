@@ -191,7 +191,7 @@ def test_without_a_stamp_a_wait_is_for_a_copy_that_fills_the_step(
     [
         pytest.param((6.0, 6.0), None, False, None, id="ordinary memory: the call would wait too"),
         pytest.param((4.0, 30.0), None, False, NotTimed.PINNED, id="pinned, the first copy slow"),
-        pytest.param((30.0, 30.0), None, True, NotTimed.PINNED, id="pinned, before it is traced"),
+        pytest.param((30.0, 30.0), None, True, NotTimed.DRAWS, id="pinned, and it draws numbers"),
         pytest.param((30.0, 30.0), False, False, None, id="pinned, of a step that had other"),
         pytest.param((6.0, 6.0), True, False, None, id="ordinary, of a step that had pinned"),
         pytest.param((6.0, 6.0), True, True, NotTimed.DRAWS, id="the same, and it draws numbers"),
@@ -224,6 +224,30 @@ def test_batches_in_pinned_memory_are_left_to_the_call(
     assert [any(one is batch for one in made) for batch in batches] == [why is None] * 5
     assert np.isnan(times).all() == (why is not None)
     assert writer.manifest().copy_not_timed == (why.value if why else "")
+    copied_ms = 4 * LEAST_BYTES / gb_in_s[1] / 1e6
+    is_forecast = why is NotTimed.PINNED
+    assert writer.manifest().copy_in_call_ms == (copied_ms if is_forecast else None)
+    assert placement.why_not("pinned") is why
+    assert placement.why_not("device_prefetch") is (None if is_forecast else why)
+
+
+def test_batches_in_pinned_memory_are_timed_while_they_are_copied_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_there = iter([False] * 3 + [True] * 3 + [False] * 2)
+    monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: next(is_there))
+    writer, found = make_writer(None), []
+    placement = Placement(lambda: True, is_known=True, why_in_call=NotTimed.PINNED)
+    monkeypatch.setattr(device_copy, "_PINNED", 12.0)
+    monkeypatch.setattr(DeviceCopy, "__call__", lambda *_: 1.0)
+    copy = TimedCopy(writer, DeviceCopy(HOST), placement)
+    for _ in range(7):
+        is_timed = bool(np.isfinite(copy(batch_of(float32=LEAST_BYTES))))
+        now = writer.manifest()
+        found.append((is_timed, now.copied_ahead, now.copy_not_timed))
+
+    in_call, ahead = (False, False, NotTimed.PINNED.value), (True, True, "")
+    assert found == [in_call] * 2 + [ahead] * 3 + [in_call] * 2
 
 
 def test_a_step_and_the_place_of_its_batches_are_freed_without_garbage_collection() -> None:

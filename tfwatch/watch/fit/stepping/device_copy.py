@@ -4,7 +4,7 @@ Otherwise the copy happens inside the call and looks like launching. The step it
 bit for bit: it would copy the same tensors to the same device. A copy from pageable memory returns
 when it is done, so nothing is lost by making it apart. One from pinned memory goes on beside
 launching where the call makes it: of 7.7 ms on an H200 that saves 0.7. So these are left to the
-call, and are no part of the step of their own.
+call, and are no part of the step of their own, but for those that a prefetch to the device makes.
 
 The first batch of a fit decides for all. TensorFlow keeps one instance of the step for batches in
 host memory and one for those on the GPU, and stateful random operations of each draw numbers of
@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, raise_interrupt
 from tfwatch.core.errors import reason as to_text
-from tfwatch.core.knobs import NotTimed
+from tfwatch.core.knobs import DEVICE_PREFETCH, NotTimed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,14 +63,21 @@ _FIRST = 15
 class Placement:
     """The place of the batches of a step when it is called.
 
-    may_change: returns whether another place leaves the random numbers that the step draws.
-    is_known: a first batch has decided. why_in_call: the call copies the batches, for this reason;
-    None where they are copied before it.
+    may_change: returns whether another place leaves the random numbers that the step draws; False
+    before the step is traced. is_known: a first batch has decided. why_in_call: the call copies the
+    batches, for this reason; None where they are copied before it.
     """
 
     may_change: Callable[[], bool]
     is_known: bool = False
     why_in_call: NotTimed | None = None
+
+    def why_not(self, knob: str) -> NotTimed | None:
+        """Return why a knob of the copy stays off: batches in pinned memory only take a copy
+        ahead."""
+        is_pinned = self.why_in_call is NotTimed.PINNED
+        takes = is_pinned and knob == DEVICE_PREFETCH and self.may_change()
+        return None if takes else self.why_in_call
 
 
 class DeviceCopy:
@@ -146,6 +153,8 @@ class TimedCopy:
         self._is_ahead: bool | None = None
         self._first_ns: list[float] | None = []
         self._copy_ns = 0.0
+        #: Of a first batch in pinned memory, until the step is traced.
+        self._pinned_ns: float | None = None
         self._begun_ns = 0
         self._step_ns = 0.0
 
@@ -157,9 +166,14 @@ class TimedCopy:
         try:
             if not self._has_begun:
                 self._begin(self._copy, batch)
+            elif self._pinned_ns is not None:
+                self._describe_pinned(self._pinned_ns)
             if self._copy is None:
                 return _NAN
-            self._see(self._copy.is_there(batch))
+            is_ahead = self._copy.is_there(batch)
+            self._see(is_ahead)
+            if self._placement.why_in_call and not is_ahead:
+                return _NAN
             took_ns = self._copy(batch)
             if self._first_ns is not None and not self._is_ahead:
                 self._note(took_ns, self._first_ns)
@@ -198,14 +212,11 @@ class TimedCopy:
         if not copy.copied_bytes:
             self._stop(NotTimed.SMALL.value)
             return
-        self._writer.describe(copied_bytes=copy.copied_bytes, copy_not_timed="")
-        if copy.is_there(batch):
+        self._writer.describe(copied_bytes=copy.copied_bytes)
+        if not copy.is_there(batch):
+            self._place(copy, batch)
+        elif self._placement.why_in_call is None:
             self._describe(copy.time_like(batch))
-            return
-        self._place(copy, batch)
-        if why := self._placement.why_in_call:
-            self._copy = None
-            self._writer.describe(copied_ahead=False, copy_not_timed=why.value)
 
     def _place(self, copy: DeviceCopy, batch: Sequence[Any]) -> None:
         """Decide by a first batch, which stays where it is."""
@@ -218,13 +229,24 @@ class TimedCopy:
         took_ns = min(copy(list(batch)) for _ in range(_PROBES))
         is_pinned = 0 < took_ns * _PINNED <= sum(copy.copied_bytes.values())
         placement.is_known, placement.why_in_call = True, NotTimed.PINNED if is_pinned else None
-        if is_pinned:
+        self._pinned_ns = took_ns if is_pinned else None
+
+    def _describe_pinned(self, took_ns: float) -> None:
+        """Describe the copy from pinned memory that one ahead would hide, once the step is traced:
+        none may where the step draws random numbers."""
+        self._pinned_ns = None
+        if self._placement.may_change():
             self._describe(took_ns)
+        else:
+            self._placement.why_in_call = NotTimed.DRAWS
+            self._writer.describe(copy_not_timed=NotTimed.DRAWS.value)
 
     def _see(self, is_ahead: bool) -> None:
         if is_ahead is not self._is_ahead:
             self._is_ahead = is_ahead
-            self._writer.describe(copied_ahead=is_ahead)
+            why = None if is_ahead else self._placement.why_in_call
+            not_timed = why.value if why else ""
+            self._writer.describe(copied_ahead=is_ahead, copy_not_timed=not_timed)
 
     def _note(self, took_ns: float, first_ns: list[float]) -> None:
         first_ns.append(took_ns)

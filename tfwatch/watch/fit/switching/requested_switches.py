@@ -54,7 +54,7 @@ class RequestedSwitches:
 
     current: where the batches come from. script: the script's own pipeline, as it was read.
     requested: carried out, and reported with the first batch of their pipeline.
-    no_copy: why no copy of a batch is made before the step's call, beside the device's reasons.
+    no_copy: why a knob of the copy stays off, beside the device's reasons.
     note_failure: notes that a part of the record is missing.
     on_rebuilt: called with the source of a rebuilt pipeline once its batches are those that train.
     """
@@ -65,7 +65,7 @@ class RequestedSwitches:
         on_rebuilt: Callable[[Any], None],
         note_failure: Callable[[str], None],
     ) -> None:
-        self.no_copy: Callable[[], NotTimed | None] = lambda: None
+        self.no_copy: Callable[[str], NotTimed | None] = lambda _: None
         self.script = ScriptPipeline()
         self._on_rebuilt, self._note_failure = on_rebuilt, note_failure
         self._writer, self._control = session.writer, session.control
@@ -209,7 +209,8 @@ class RequestedSwitches:
             return self._follow(*self._late, self.current.batches_given(steps))
         if not self._control.has_requests or self.current.pipeline.is_switching:
             return False
-        is_ahead = self._control.asks(DEVICE_PREFETCH) and self._why_no_copy() is None
+        asks = self._control.asks(DEVICE_PREFETCH)
+        is_ahead = asks and self._why_no_copy(DEVICE_PREFETCH) is None
         if is_ahead and not self._warm_up.is_over():
             return False  # until the first prefetch to the device builds quickly
         with fails_open(self._refuse):
@@ -361,7 +362,8 @@ class RequestedSwitches:
 
     def _refusal(self, request: SwitchRequest) -> str:
         """Return the reason to refuse a request; empty if there is none."""
-        if request.knob in COPY_KNOBS and request.value != OFF and (why := self._why_no_copy()):
+        turns_on = request.knob in COPY_KNOBS and request.value != OFF
+        if turns_on and (why := self._why_no_copy(request.knob)):
             return why.value
         if refused := self.current.refusal:  # run.json has the line to change in place of it
             return self._writer.manifest().fixed.get(request.knob, refused.words)
@@ -374,10 +376,10 @@ class RequestedSwitches:
             return self.script.why_no_cache or self._open_cache()
         return Refusal.NO_PY_DATASET.words if request.knob == MULTIPROCESSING else ""
 
-    def _why_no_copy(self) -> NotTimed | None:
-        """Return why batches are not copied to a device before the step's call, as plain
-        tensors."""
-        if why := self.no_copy():
+    def _why_no_copy(self, knob: str) -> NotTimed | None:
+        """Return why a knob of the copy stays off: it copies plain tensors before the step's
+        call."""
+        if why := self.no_copy(knob):
             return why
         is_plain = self.current.spec.flat is not None
         return why_no_device_prefetch() or (None if is_plain else NotTimed.NOT_PLAIN)

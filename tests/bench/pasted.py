@@ -14,8 +14,8 @@ other. One fit differs from the next by several percent, so a ratio is of two fi
 many rounds count. It exits with 1 where a whole interval is above 1.03.
 
 In the mode `autopilot` a script trains under `tfwatch run --autopilot`; then, with its steps live,
-come bare fits as written, with the lines by hand, and with those that the autopilot reached. Its run
-folder stays in OUT/runs.
+come bare fits as written, with the lines by hand, and with those that the autopilot reached. The
+folder of its run stays in OUT/runs.
 
 In the mode `noise` the fits are long, and each step is recorded. A try cuts a stretch out of one at
 random, and makes its second half faster, or every other part of it where the setting is switched

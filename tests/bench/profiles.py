@@ -2,6 +2,7 @@
 
     python -m tests.bench.profiles [--model cnn] [--profiles 50] bits, cost, memory
     python -m tests.bench.profiles --model resnet --pairs 8      lengths with a profile, without
+    python -m tests.bench.profiles --jit ...                     with XLA where Keras chooses it
     python -m tests.bench.profiles --model resnet --trace OUT    a long profile beside short ones
 
 By default it trains twice with deterministic operations, once with profiles at random steps, and
@@ -101,11 +102,11 @@ def _network(kind: str) -> Any:
     return keras.Sequential([keras.Input((64, 64, 3)), *body, pool, layers.Dense(1)])
 
 
-def make_model(kind: str) -> Any:
-    """Return a compiled model."""
+def make_model(kind: str, *, jit: bool) -> Any:
+    """Return a compiled model. jit: with XLA where Keras chooses it."""
     keras.utils.set_random_seed(3)
     model = _network(kind)
-    model.compile("adam", "mse", jit_compile=False)
+    model.compile("adam", "mse", jit_compile="auto" if jit else False)
     return model
 
 
@@ -128,13 +129,13 @@ def train(model: Any, folder: Path, at: set[int], steps: int, by: str) -> tuple[
     return asks, open_run(watch.run_path or "")
 
 
-def compare_bits(kind: str, profiles: int, folder: Path) -> bool:
+def compare_bits(kind: str, profiles: int, folder: Path, *, jit: bool) -> bool:
     """Train with profiles at random steps, and without; print, and return whether both are
     equal."""
     tf.config.experimental.enable_op_determinism()
     steps, chooser = _BETWEEN * (profiles + 2), random.Random(7)
     at = {n * _BETWEEN + chooser.randrange(_BETWEEN // 2) for n in range(1, profiles + 1)}
-    plain, profiled = make_model(kind), make_model(kind)
+    plain, profiled = (make_model(kind, jit=jit) for _ in range(2))
     without, _ = train(plain, folder / "a", set(), steps, "command")
     asks, run = train(profiled, folder / "b", at, steps, "command")
     pairs = zip(plain.get_weights(), profiled.get_weights(), strict=True)
@@ -161,10 +162,10 @@ def _print_costs(kind: str, is_equal: bool, asks: Asks, run: Any) -> None:
     )
 
 
-def print_pairs(kind: str, pairs: int, folder: Path) -> None:
+def print_pairs(kind: str, pairs: int, folder: Path, *, jit: bool) -> None:
     """Print a row for each pair of trainings, with a profile for which nobody asked and without
     one."""
-    model = make_model(kind)
+    model = make_model(kind, jit=jit)
     warm, _ = train(model, folder / "warm", set(), 5 * _SETTLE, "command")
     steps = int(_PAIR_S / float(np.median(np.diff(warm.ends_s[_SETTLE:]))))
     steps = min(steps, _EPOCH) if steps <= _EPOCH else steps // _EPOCH * _EPOCH
@@ -184,9 +185,9 @@ def print_pairs(kind: str, pairs: int, folder: Path) -> None:
             print_row(kind, steps, lengths_s.pop("plain"), lengths_s.pop("profiled"), *costs)
 
 
-def write_trace(kind: str, folder: Path, out: Path) -> None:
+def write_trace(kind: str, folder: Path, out: Path, *, jit: bool) -> None:
     """Write a long recording for XProf, and the rows of short profiles, of one model."""
-    model = make_model(kind)
+    model = make_model(kind, jit=jit)
     out.mkdir(parents=True, exist_ok=True)
     _, run = train(model, folder, {*range(2 * _SETTLE, 290, 50)}, 300, "command")
     profiles = [
@@ -207,16 +208,18 @@ def main() -> int:
     parser.add_argument("--profiles", type=int, default=50)
     parser.add_argument("--pairs", type=int, default=0)
     parser.add_argument("--trace", type=Path)
+    parser.add_argument("--jit", action="store_true")
     kinds = ["cnn", "dense", "lstm", "loop", "transformer", "resnet"]
     parser.add_argument("--model", choices=kinds, default="cnn")
     asked = parser.parse_args()
+    kind, jit = asked.model, asked.jit
     with tempfile.TemporaryDirectory() as folder:
         if asked.trace:
-            write_trace(asked.model, Path(folder), asked.trace)
+            write_trace(kind, Path(folder), asked.trace, jit=jit)
         elif asked.pairs:
-            print_pairs(asked.model, asked.pairs, Path(folder))
+            print_pairs(kind, asked.pairs, Path(folder), jit=jit)
         else:
-            return int(not compare_bits(asked.model, asked.profiles, Path(folder)))
+            return int(not compare_bits(kind, asked.profiles, Path(folder), jit=jit))
     return 0
 
 

@@ -154,11 +154,11 @@ def test_what_an_interval_proves(found: Estimate, answer: str, clear: bool) -> N
     assert (found.answer, found.is_clear) == (answer, clear)
 
 
-def test_stalls_and_flagged_steps_do_not_count() -> None:
+def test_stalls_flagged_steps_and_ends_of_epochs_do_not_count() -> None:
     rows = make_steps(np.full(24, 10.0), compute=2.0, host=1.0)
     rows["flags"][3] = Flag.EPOCH_START
     rows["wait_ms"][[3, 17]] = 4000.0
     first, second = counted_steps([rows[:12], rows[12:]])
-    assert (len(first), len(second)) == (11, 11)
+    assert (len(first), len(second)) == (10, 11)
     assert np.concatenate([first, second]) == pytest.approx(13.0)
     assert counted_steps([]) == []

@@ -30,7 +30,7 @@ class Training:
     Attributes:
         control: what it obeys. settings: the knobs of every step that was done. build_steps: that
         are done while a new pipeline is built; pace: between two looks of a tuner. epoch_steps:
-        after so many each an epoch begins; 0 is never.
+        after so many each an epoch begins, 0 is never; epoch_end_ms: more host time of the last.
         flags: of steps, by their number. refuses: why knobs cannot be had. before_step: called with
         each step's number. last: the step at which it ends.
     """
@@ -42,6 +42,7 @@ class Training:
         self.control = Control(knobs or Knobs())
         self.settings: list[dict[str, str]] = []
         self.build_steps, self.pace, self.epoch_steps, self.last = 0, PACE, 0, 100_000
+        self.epoch_end_ms = 0.0
         self.flags: dict[int, Flag] = {}
         self.refuses: dict[str, str] = {}
         self.before_step: Callable[[int], None] = lambda step: None
@@ -90,6 +91,8 @@ class Training:
         if self.epoch_steps and (step - 1) % self.epoch_steps == 0:
             flags |= Flag.EPOCH_START
         row = self._row_of(self.control.knobs, step)
+        if self.epoch_steps and step % self.epoch_steps == 0:
+            row["host_ms"] += self.epoch_end_ms
         if step in self._odd:
             row["wait_ms"] = ODD_MS
         row["step"], row["start_ns"], row["flags"] = step, round(self.clock.at_s * 1e9), int(flags)

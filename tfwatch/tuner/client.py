@@ -21,6 +21,7 @@ from tfwatch.core.knobs import DEVICE_PREFETCH, PREFETCH, WORKERS
 from tfwatch.core.rows import Flag
 from tfwatch.judge.effects.switching_state import knob_states, knobs_in_effect
 from tfwatch.judge.forecasts.predict import depth
+from tfwatch.judge.steps.steady_steps import without_ends
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.requests import (
     BY_USER,
@@ -252,13 +253,13 @@ class Driver:
 
     def settled_rows(self, first: int) -> Rows:
         """Return the rows from a step on, without those in which a new pipeline settles, also one
-        just before it."""
+        just before it, and the ends of epochs."""
         settling = settling_steps(self.knobs)
         rows = self._reader.steps_between(max(first - settling, 1), self.snapshot.steps_total)
         keep = rows["step"] >= first
         for start in np.flatnonzero(rows["flags"] & _PIPELINE_STARTS):
             keep[start : start + settling] = False
-        return rows[keep]
+        return rows[without_ends(rows, keep)]
 
     @property
     def knobs(self) -> dict[str, str]:

@@ -213,13 +213,13 @@ def copied_within_the_call(wait: float, copy_ms: float | None = 1.2) -> Evidence
 
 def test_a_copy_ahead_hides_that_of_batches_in_pinned_memory() -> None:
     found = forecast(copied_within_the_call(0.2), {"device_prefetch": "2"})
-    assert step_ms_of(found) == pytest.approx(7.0 - 1.2)
+    assert step_ms_of(found) == pytest.approx(7.0 - 1.2 + 0.3)
     assert found.has_gain
     assert not found.may_be_slower
 
     knob = replace(copied_by_the_step(1.0, 1.5, 4.0), knobs={"pinned": "on"})
     found = forecast(knob, {"device_prefetch": "2"})
-    assert step_ms_of(found) == pytest.approx(1.0 + 1.5 + 4.0 + 0.3 - 1.0)
+    assert step_ms_of(found) == pytest.approx(1.0 + 1.5 + 4.0 + 0.3 - 1.0 + 0.3)
     assert not found.may_be_slower
 
 
@@ -227,8 +227,7 @@ def test_a_copy_ahead_of_late_batches_may_hide_nothing() -> None:
     soon, late = (
         forecast(copied_within_the_call(wait), {"device_prefetch": "2"}) for wait in (0.2, 2.0)
     )
-    assert soon.high_ms < late.high_ms - 2.0 + 0.2
-    assert late.high_ms > late.now_ms
+    assert soon.high_ms - soon.now_ms < late.high_ms - late.now_ms - 0.4
 
 
 def test_batches_in_pinned_memory_are_not_put_there_again() -> None:

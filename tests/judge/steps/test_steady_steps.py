@@ -96,6 +96,30 @@ def test_long_waits_that_come_back_do() -> None:
     assert judge(rows).verdict is HIGHLY
 
 
+def in_epochs(steps: int, calls: int = 1) -> Rows:
+    """Return 210 steps of 12 ms, some in each call, in epochs whose ends take 28 ms more."""
+    numbers = np.arange(1, 211)
+    ends = numbers % steps == 0
+    hosts = np.where(numbers % calls == 0, 1.0 * calls, 0.0)
+    rows = make_steps(np.full(210, 1.0), compute=10.0, host=hosts + 28.0 * ends)
+    rows["flags"][1:][ends[:-1]] = Flag.EPOCH_START
+    return rows
+
+
+@pytest.mark.parametrize("calls", [1, 5])
+def test_the_ends_of_epochs_are_no_steps(calls: int) -> None:
+    kept = steady(in_epochs(25, calls))
+    assert len(kept) == 210 - 8 * (calls + 1)
+    assert kept["host_ms"].max() < 1.5
+    assert judge(in_epochs(25, calls)).host.mean < 2.0
+
+
+def test_the_ends_of_epochs_of_a_few_steps_stay() -> None:
+    kept = steady(in_epochs(4))
+    assert len(kept) == 210 - 52
+    assert kept["host_ms"].max() == 29.0
+
+
 def test_the_parts_of_a_stretch_are_summed_up() -> None:
     rows = make_steps(np.arange(101.0), compute=10.0, host=1.0, dispatch=4.0)
 

@@ -38,6 +38,8 @@ _CONTEXT = 128
 _USUALLY = 512
 
 _PARTS = ("wait", "dispatch", "compute", "host")
+#: The last steps of epochs are left out where they are at most this share of the steps.
+_ENDS = 0.25
 #: Batches come in bursts where the mean step is this many times the median: a few steps wait for
 #: many.
 BURSTS = 1.25
@@ -133,7 +135,7 @@ def _window(rows: Rows) -> Rows:
     for newest in (rows[-_USUALLY:], rows):
         switches = np.flatnonzero(newest["flags"] & Flag.SWITCH)
         of_setting = newest[switches[-1] :] if len(switches) else newest
-        plain = of_setting[of_setting["flags"] == 0]
+        plain = of_setting[without_ends(of_setting, of_setting["flags"] == 0)]
         first = _window_start(plain) - _CONTEXT
         if first >= 0 or len(switches):
             break
@@ -149,8 +151,8 @@ def _window_start(rows: Rows) -> int:
 
 
 def steady(rows: Rows) -> Rows:
-    """Return a copy of the rows without flags and single spikes, each with its share of its call's
-    host time.
+    """Return a copy of the rows without flags, single spikes and ends of epochs, each with its
+    share of its call's host time.
 
     Slow steps that recur, or that follow one another, are typical of the run and are kept.
     """
@@ -168,8 +170,20 @@ def steady_breakdown(rows: Rows) -> Breakdown | None:
 
 
 def _is_steady(rows: Rows) -> NDArray[np.bool_]:
-    mask: NDArray[np.bool_] = (rows["flags"] == 0) & ~single_spikes(rows)
-    return mask
+    return without_ends(rows, (rows["flags"] == 0) & ~single_spikes(rows))
+
+
+def without_ends(rows: Rows, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the mask without the calls that end an epoch: their host part has its callbacks and
+    the next one's iterator, 28 ms of steps of 12 ms. Where they are many, in epochs of a few steps,
+    they stay."""
+    follows = rows["step"][1:] == rows["step"][:-1] + 1
+    (at,) = np.nonzero(follows & (rows["flags"][1:] & Flag.EPOCH_START > 0))
+    if not len(at):
+        return kept
+    calls = np.cumsum(rows["host_ms"] != 0) - (rows["host_ms"] != 0)
+    others: NDArray[np.bool_] = kept & ~np.isin(calls, calls[at])
+    return others if others.sum() >= (1 - _ENDS) * kept.sum() else kept
 
 
 def breakdown(rows: Rows) -> Breakdown | None:

@@ -195,7 +195,7 @@ class AutopilotSearch:
 
     @property
     def _why_over(self) -> str:
-        """Why it stops where steps hardly wait for data."""
+        """The reason to stop where steps hardly wait for data."""
         wait = f"data wait is only {units.percent(self.now.wait_share)} of a step"
         if not self._has_long_copy:
             return wait

@@ -1,6 +1,6 @@
 """Copies of batches to the GPU take a large part of the step.
 
-Remedy: send `uint8` and cast on the GPU; copy ahead (`g`); use pinned memory (`n`).
+Remedy: send `uint8` and cast on the GPU; use pinned memory (`n`); copy ahead from there (`g`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,13 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.tfdata.stage_names import kind_of, nodes_of
-from tfwatch.tfdata.work_ahead import count_of, in_pinned_memory, options, prefetch_only
+from tfwatch.tfdata.work_ahead import (
+    count_of,
+    ends_in_pinned_memory,
+    in_pinned_memory,
+    options,
+    prefetch_only,
+)
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 
@@ -83,6 +89,34 @@ def test_a_switch_at_the_edge_of_an_epoch(at: int, start: Callable[..., Any]) ->
     assert read(pipeline, {at: Knobs("off")}) == list(range(0, 200, 2))
     pipeline.start(iter(tf.data.Dataset.range(5)), Knobs("off"))
     assert read(pipeline, {}) == [0, 2, 4, 6, 8]
+
+
+_to_device: Any = tf.data.experimental.prefetch_to_device("/CPU:0", 2)
+
+
+def _double(number: Any) -> Any:
+    return 2 * number
+
+
+@pytest.mark.parametrize(
+    ("make", "is_pinned"),
+    [
+        pytest.param(lambda data: data.map(_double).batch(4), True, id="fused"),
+        pytest.param(lambda data: data.map(_double, 2).batch(4).prefetch(2), True, id="parallel"),
+        pytest.param(lambda data: data.batch(4), False, id="no map"),
+        pytest.param(lambda data: data.map(_double).batch(4).map(_double), False, id="map behind"),
+        pytest.param(
+            lambda data: in_pinned_memory(data.batch(4), Knobs(pinned="on")), True, id="the line"
+        ),
+        pytest.param(
+            lambda data: data.map(_double).batch(4).apply(_to_device), True, id="copied ahead"
+        ),
+    ],
+)
+def test_a_pipeline_shows_whether_its_batches_are_in_pinned_memory(
+    make: Any, is_pinned: bool
+) -> None:
+    assert ends_in_pinned_memory(make(tf.data.Dataset.range(8))) is is_pinned
 
 
 @pytest.mark.parametrize("prefetch", ["off", "default", "2"])

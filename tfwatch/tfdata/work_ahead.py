@@ -27,7 +27,7 @@ import tensorflow as tf
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import AUTO, DEFAULT, OFF, Knobs, number_of
 from tfwatch.tfdata.disposal import start_awaited
-from tfwatch.tfdata.stage_names import OWN
+from tfwatch.tfdata.stage_names import OWN, kind_of, spine_of
 
 if TYPE_CHECKING:
     import threading
@@ -95,14 +95,43 @@ def in_pinned_memory(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
     def first(*batch: Any) -> Any:
         return tf.nest.map_structure(lambda part: tf.squeeze(part, 0), same(*batch))
 
-    # `tf.data.experimental.map_and_batch`, which warns that it is deprecated.
-    from tensorflow.python.data.experimental.ops import batching
-
-    copied = batching._MapAndBatchDataset(batches, same, 1, 1, False)
+    copied = _in_batches_of_one(batches, same)
     pinned = copied.map(first)
     for stage in (copied, pinned):
         setattr(stage, OWN, True)
     return pinned
+
+
+def _in_batches_of_one(elements: tf.data.Dataset, same: Any) -> tf.data.Dataset:
+    # `tf.data.experimental.map_and_batch`, which warns that it is deprecated.
+    from tensorflow.python.data.experimental.ops import batching
+
+    return batching._MapAndBatchDataset(elements, same, 1, 1, False)
+
+
+def in_one_batch(parts: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Return tensors in memory that the GPU reads directly, each with a first axis of one."""
+    element = tf.data.Dataset.from_tensors(tuple(parts))
+
+    @tf.autograph.experimental.do_not_convert
+    def same(*element: Any) -> Any:
+        return element
+
+    return list(next(iter(_in_batches_of_one(element, same))))
+
+
+#: Stages that hand elements on as they are.
+_HAND_ON = frozenset({"CopyToDevice", "Options", "Prefetch", "Repeat", "Skip", "Take"})
+
+
+def ends_in_pinned_memory(dataset: tf.data.Dataset) -> bool:
+    """Return whether a pipeline makes its batches by a map and a batch in one stage: TensorFlow
+    fuses the two. A map behind such a stage takes an axis off, as in the line for it."""
+    kinds = [kind for kind in map(kind_of, spine_of(dataset)) if kind not in _HAND_ON]
+    last, *before = [*kinds, ""]
+    if last == "Map" and before[0] == "MapAndBatch":
+        return True
+    return last == "MapAndBatch" or (last == "Batch" and before[0] in ("Map", "ParallelMap"))
 
 
 def on_device(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:

@@ -11,7 +11,6 @@ from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.situation import Situation
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.forecasts.predict import bandwidth
-from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.steady_steps import Breakdown
 
 #: 16 ms, 12 of them copying.
@@ -20,13 +19,23 @@ SPLIT = Breakdown(
 )
 
 
-#: Its batches are in memory that the GPU reads directly.
-FUSED = StageTable(0, (Stage("map(decode), batch(64)", "MapAndBatch", 2.0),))
+#: Batches are in memory that the GPU reads directly.
+PINNED = {**RUNNING.knobs, "pinned": "on"}
 
 
 def copying(**copied_bytes: int) -> Situation:
-    now = changed(RUNNING, split=SPLIT, accelerated=True, copied_bytes=copied_bytes)
-    return replace(now, stages=FUSED)
+    return changed(
+        RUNNING,
+        split=SPLIT,
+        accelerated=True,
+        copied_bytes=copied_bytes,
+        knobs=PINNED,
+        started=PINNED,
+    )
+
+
+def in_ordinary_memory(now: Situation) -> Situation:
+    return changed(now, knobs={**RUNNING.knobs, "pinned": "off"})
 
 
 def test_it_names_the_time_the_bytes_and_the_bandwidth() -> None:
@@ -56,7 +65,7 @@ def test_one_byte_for_each_fractional_number_is_advised_with_its_gain(
 
 
 def test_pinned_memory_is_advised_for_batches_in_ordinary_memory() -> None:
-    found = banner(replace(copying(uint8=60 * 2**20), stages=None))
+    found = banner(in_ordinary_memory(copying(uint8=60 * 2**20)))
 
     assert found.advice == (
         "batches in pinned memory, which the GPU reads directly: about 6.5 ms/step, the same"
@@ -68,14 +77,14 @@ def test_pinned_memory_is_advised_for_batches_in_ordinary_memory() -> None:
 
 def test_small_batches_and_fast_copies_stay_where_they_are_and_bytes_stay_bytes() -> None:
     for size in (2**20, 160 * 2**20):
-        advice = banner(replace(copying(uint8=size), stages=None)).advice
+        advice = banner(in_ordinary_memory(copying(uint8=size))).advice
         assert advice.startswith("copy fewer bytes")
 
 
 def test_pinned_memory_is_advised_by_its_key_where_it_is_a_knob() -> None:
     then = Forecast("pinned", "on", 7.5, 5.5, 10.3, "", 16.0)
     now = changed(
-        replace(copying(uint8=60 * 2**20), stages=None),
+        in_ordinary_memory(copying(uint8=60 * 2**20)),
         switchable=["pinned"],
         forecasts={("pinned", "on"): then},
     )
@@ -107,7 +116,7 @@ def test_a_copy_ahead_is_named_with_what_waits_for_it(
     dispatch, host = stat(compute - 1.0), stat(step - copy - compute - 0.2)
     ahead = replace(SPLIT, step=stat(step), compute=stat(compute), copy=stat(copy))
     ahead = replace(ahead, dispatch=dispatch, host=host)
-    now = replace(copying(float32=60 * 2**20), stages=None)
+    now = in_ordinary_memory(copying(float32=60 * 2**20))
 
     found = banner(changed(now, split=ahead, copy_ms=ahead_ms, copied_ahead=True))
 
@@ -151,4 +160,4 @@ def test_a_copy_ahead_from_pinned_memory_delays_a_step_by_its_wait_alone() -> No
     ahead = changed(copying(float32=37 * 10**6), split=split, copy_ms=6.0, copied_ahead=True)
 
     assert not copy_losses(ahead)
-    assert copy_losses(replace(ahead, stages=None))
+    assert copy_losses(in_ordinary_memory(ahead))

@@ -13,7 +13,7 @@ from tfwatch.judge.findings.finding import Advice, Finding
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.findings.switch_lines import advise_gain, switch_line
 from tfwatch.judge.forecasts.forecast import best
-from tfwatch.judge.forecasts.predict import bandwidth, in_pinned_memory, saved_if_pinned_ms
+from tfwatch.judge.forecasts.predict import bandwidth, is_pinned, saved_if_pinned_ms
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:
@@ -84,14 +84,15 @@ def _took_ms(now: Situation) -> float | None:
 
     Of one ahead from pinned memory that is the wait for it: it runs beside the kernels.
     """
-    part = now.split
+    part, ahead_ms = now.split, now.manifest.copy_ahead_ms
     if part is None or part.copy is None:
         return now.manifest.copy_in_call_ms
-    return part.copying_ms(None if _is_pinned(now) else now.manifest.copy_ahead_ms)
+    is_beside = ahead_ms is not None and _is_pinned(now, ahead_ms)
+    return part.copying_ms(None if is_beside else ahead_ms)
 
 
-def _is_pinned(now: Situation) -> bool:
-    return in_pinned_memory(now.knobs, now.stages.stages if now.stages else ())
+def _is_pinned(now: Situation, copy_ms: float) -> bool:
+    return is_pinned(now.knobs, now.manifest.copied_bytes, copy_ms)
 
 
 def _where(now: Situation, part: Breakdown) -> str:
@@ -113,7 +114,7 @@ def _advise(now: Situation, part: Breakdown, took_ms: float) -> tuple[Advice, fl
     copied = now.manifest.copied_bytes
     size, small = sum(copied.values()), _small_bytes(copied)
     saved_ms = took_ms * (1 - small / size) if small else 0.0
-    pinned_ms = 0.0 if _is_pinned(now) else saved_if_pinned_ms(copied, took_ms)
+    pinned_ms = 0.0 if _is_pinned(now, took_ms) else saved_if_pinned_ms(copied, took_ms)
     if pinned_ms > 0 and pinned_ms >= (1 - _WORTH_IT) * saved_ms:
         line, then = switch_line(now, PINNED, ON), units.milliseconds(part.step.mean - pinned_ms)
         lines = _ARRAYS + line if now.origin is SourceKind.ARRAYS else line

@@ -30,10 +30,9 @@ from tfwatch.judge.stages import FETCH_MS
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from tfwatch.judge.forecasts.evidence import Evidence
-    from tfwatch.judge.stages import Stage
     from tfwatch.judge.steps.steady_steps import Breakdown
 
 #: A buffer size that TensorFlow chooses counts as this many batches.
@@ -119,10 +118,10 @@ def predict(evidence: Evidence, split: Breakdown, settings: Mapping[str, str]) -
         copy_ms = in_call_ms if split.copy is None else split.typical_ms(split.copy)
         if copy_ms is None:
             return "the copy of batches is not timed"
-        is_pinned = in_call_ms is not None or _is_pinned(evidence)
         if PINNED in settings:
-            return _pinned(evidence, split, copy_ms, is_pinned=is_pinned)
-        return _hidden(split, copy_ms) if is_pinned else _copied_ahead(split, copy_ms)
+            return _pinned(evidence, split, copy_ms)
+        hides_all = is_pinned(evidence.knobs, evidence.run.copied_bytes, copy_ms)
+        return _hidden(split, copy_ms) if hides_all else _copied_ahead(split, copy_ms)
     if settings.get(CACHE) == "off":
         return "the time of a batch without a cache has not been measured in this run"
     now = _as_it_runs(evidence)
@@ -155,20 +154,16 @@ def _by_supply(
     return Prediction(step_ms, min(bounds), max(bounds))
 
 
-def _pinned(
-    evidence: Evidence, split: Breakdown, copy_ms: float, *, is_pinned: bool
-) -> Prediction | str:
+def _pinned(evidence: Evidence, split: Breakdown, copy_ms: float) -> Prediction | str:
     """Predict the step whose batches are copied from pinned memory.
 
     A thread of the pipeline copies them there, one or two ahead, which delays a step only where it
     waits for data.
     """
-    if is_pinned:
-        return "batches are in pinned memory already"
     now_ms = split.typical_ms(split.step)
     saved_ms = saved_if_pinned_ms(evidence.run.copied_bytes, copy_ms)
     if not saved_ms:
-        return "batches are small, or copied as fast as from pinned memory"
+        return "batches are small, or in pinned memory already"
     least_ms, step_ms, most_ms = (now_ms - share * saved_ms for share in _PINNED_SAVES)
     return Prediction(step_ms, least_ms, most_ms, "a thread copies them to pinned memory")
 
@@ -180,8 +175,8 @@ def bandwidth(copied_bytes: Mapping[str, int], copy_ms: float) -> float | None:
 
 
 def saved_if_pinned_ms(copied_bytes: Mapping[str, int], copy_ms: float) -> float:
-    """Return the time of a copy from ordinary memory that pinned memory saves; 0 where batches are
-    small or copied fast, or their size is unknown."""
+    """Return the time of a copy that pinned memory saves; 0 where batches are in it, are small, or
+    their size is unknown."""
     rate = bandwidth(copied_bytes, copy_ms)
     is_small = sum(copied_bytes.values()) < _LEAST_BYTES
     if rate is None or rate >= _ORDINARY or is_small:
@@ -189,14 +184,11 @@ def saved_if_pinned_ms(copied_bytes: Mapping[str, int], copy_ms: float) -> float
     return copy_ms * (1 - rate / _PINNED)
 
 
-def in_pinned_memory(knobs: Mapping[str, str], stages: Sequence[Stage]) -> bool:
-    """Return whether batches are in memory that the GPU reads directly: by the knob, or as a map
-    and a batch in one stage leave them there."""
-    return knobs.get(PINNED, OFF) != OFF or any(stage.is_map_and_batch for stage in stages)
-
-
-def _is_pinned(evidence: Evidence) -> bool:
-    return in_pinned_memory(evidence.knobs, evidence.stages.stages if evidence.stages else ())
+def is_pinned(knobs: Mapping[str, str], copied_bytes: Mapping[str, int], copy_ms: float) -> bool:
+    """Return whether batches are in memory that the GPU reads directly: by the knob, or by the rate
+    of a copy."""
+    rate = bandwidth(copied_bytes, copy_ms)
+    return knobs.get(PINNED, OFF) != OFF or (rate is not None and rate >= _ORDINARY)
 
 
 def _hidden(split: Breakdown, copy_ms: float) -> Prediction:

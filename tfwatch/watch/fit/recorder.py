@@ -205,6 +205,7 @@ class Recorder:
                 self.writer,
                 self._model,
                 step.placement,
+                partial(self._fetch.switches.gives_pinned, iterator),
                 eager=eager,
                 is_flat=is_flat,
                 is_spread=is_spread,

@@ -148,7 +148,7 @@ def test_training_is_the_same_with_copies_and_with_their_knobs_switched(
 def timed(monkeypatch: pytest.MonkeyPatch, *, is_ahead: bool, copy_ms: float = 8.0) -> Any:
     """Return a copy of which each takes no time, by steps of 10 ms, after 40 of them."""
     monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: is_ahead)
-    monkeypatch.setattr(DeviceCopy, "time_like", lambda *_: copy_ms * 1e6)
+    monkeypatch.setattr(DeviceCopy, "time_like", lambda *_, **__: copy_ms * 1e6)
     copy = TimedCopy(make_writer(None), DeviceCopy(HOST), Placement(lambda: True))
     for n in range(40):
         copy(batch_of(float32=LEAST_BYTES))
@@ -248,6 +248,27 @@ def test_batches_in_pinned_memory_are_timed_while_they_are_copied_ahead(
 
     in_call, ahead = (False, False, NotTimed.PINNED.value), (True, True, "")
     assert found == [in_call] * 2 + [ahead] * 3 + [in_call] * 2
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_batches_that_come_copied_are_timed_as_of_the_memory_that_they_come_from(
+    pinned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes: list[Any] = []
+
+    def copy_apart(_: Any, batch: Any) -> float:
+        shapes.append([part.shape.as_list() for part in batch])
+        return 1e6
+
+    monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: True)
+    monkeypatch.setattr(DeviceCopy, "__call__", copy_apart)
+    writer = make_writer(None)
+    copy = TimedCopy(writer, DeviceCopy(HOST), Placement(lambda: True), lambda: pinned)
+    copy(batch_of(float32=LEAST_BYTES, int64=8))
+
+    first = [[1, LEAST_BYTES], [1, 8]] if pinned else [[LEAST_BYTES], [8]]
+    assert shapes[0] == first  # made by a fused map and batch, with a first axis
+    assert (writer.manifest().copied_ahead, writer.manifest().copy_ms) == (True, 1.0)
 
 
 def test_a_step_and_the_place_of_its_batches_are_freed_without_garbage_collection() -> None:

@@ -26,6 +26,7 @@ import tensorflow as tf
 from tfwatch.core.errors import fails_open, raise_interrupt
 from tfwatch.core.errors import reason as to_text
 from tfwatch.core.knobs import DEVICE_PREFETCH, NotTimed
+from tfwatch.tfdata.work_ahead import in_one_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -112,11 +113,12 @@ class DeviceCopy:
         """Return whether a batch is on the device already."""
         return "GPU" in batch[self._parts[0]].device
 
-    def time_like(self, batch: Sequence[Any]) -> float:
+    def time_like(self, batch: Sequence[Any], *, pinned: bool) -> float:
         """Return the nanoseconds of a copy from host memory of as many bytes as those of a batch
-        that is there."""
+        that is there. pinned: its pipeline leaves batches in memory that the GPU reads."""
         with tf.device("/CPU:0"):
             like = [tf.zeros(part.shape, part.dtype) for part in batch]
+            like = in_one_batch(like) if pinned else like
         self(list(like))
         return self(like)
 
@@ -143,11 +145,17 @@ class TimedCopy:
     training.
 
     Batches may be copied ahead of their steps, by a prefetch to the device of tfwatch's or of the
-    script's own.
+    script's own. is_pinned: returns whether they then come from memory that the GPU reads.
     """
 
-    def __init__(self, writer: RunWriter, copy: DeviceCopy, placement: Placement) -> None:
-        self._writer, self._placement = writer, placement
+    def __init__(
+        self,
+        writer: RunWriter,
+        copy: DeviceCopy,
+        placement: Placement,
+        is_pinned: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._writer, self._placement, self._is_pinned = writer, placement, is_pinned
         self._copy: DeviceCopy | None = copy
         self._has_begun = False
         self._is_ahead: bool | None = None
@@ -216,7 +224,7 @@ class TimedCopy:
         if not copy.is_there(batch):
             self._place(copy, batch)
         elif self._placement.why_in_call is None:
-            self._describe(copy.time_like(batch))
+            self._describe(copy.time_like(batch, pinned=self._is_pinned()))
 
     def _place(self, copy: DeviceCopy, batch: Sequence[Any]) -> None:
         """Decide by a first batch, which stays where it is."""
@@ -298,13 +306,14 @@ def make_copy(
     writer: RunWriter,
     model: Any,
     placement: Placement,
+    is_pinned: Callable[[], bool],
     *,
     eager: bool,
     is_flat: bool,
     is_spread: bool = False,
 ) -> TimedCopy | None:
     """Return the copy of a model's batches; None where it is not timed, which run.json then
-    explains. placement: of the batches of the model's step."""
+    explains. placement: of the batches of the model's step. is_pinned: see `TimedCopy`."""
     try:
         found = find_device(model, eager=eager, is_flat=is_flat, is_spread=is_spread)
     except Exception as error:  # noqa: BLE001  a model of any kind; its copies are then not timed
@@ -314,7 +323,7 @@ def make_copy(
     if isinstance(found, NotTimed):
         writer.describe(copied_bytes={}, copy_not_timed=found.value)
         return None
-    return TimedCopy(writer, DeviceCopy(found), placement)
+    return TimedCopy(writer, DeviceCopy(found), placement, is_pinned)
 
 
 def _probe() -> Any:

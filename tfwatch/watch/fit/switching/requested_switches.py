@@ -30,7 +30,8 @@ from tfwatch.core.knobs import (
     option_name,
 )
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError
-from tfwatch.tfdata.work_ahead import DeviceWarmUp
+from tfwatch.tfdata.stage_names import dataset_of
+from tfwatch.tfdata.work_ahead import DeviceWarmUp, ends_in_pinned_memory
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
 from tfwatch.watch.fit.switching.script_pipeline import (
@@ -383,6 +384,14 @@ class RequestedSwitches:
             return why
         is_plain = self.current.spec.flat is not None
         return why_no_device_prefetch() or (None if is_plain else NotTimed.NOT_PLAIN)
+
+    def gives_pinned(self, iterator: Any) -> bool:
+        """Return whether the batches of an iterator of Keras' are in memory that the GPU reads
+        directly, before a prefetch to the device."""
+        dataset = dataset_of(iterator)
+        return self._control.knobs.pinned != OFF or (
+            dataset is not None and ends_in_pinned_memory(dataset)
+        )
 
     def _open_cache(self) -> str:
         """Open the cache; return the reason where it cannot be."""

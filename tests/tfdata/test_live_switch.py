@@ -103,7 +103,12 @@ def _double(number: Any) -> Any:
     [
         pytest.param(lambda data: data.map(_double).batch(4), True, id="fused"),
         pytest.param(lambda data: data.map(_double, 2).batch(4).prefetch(2), True, id="parallel"),
+        pytest.param(lambda data: data.map(_double).batch(4).shuffle(2), True, id="shuffled"),
         pytest.param(lambda data: data.batch(4), False, id="no map"),
+        pytest.param(lambda data: data.map(_double).repeat().batch(4), False, id="stage between"),
+        pytest.param(
+            lambda data: data.map(_double).batch(4).with_options(options(Knobs())), False, id="off"
+        ),
         pytest.param(lambda data: data.map(_double).batch(4).map(_double), False, id="map behind"),
         pytest.param(
             lambda data: in_pinned_memory(data.batch(4), Knobs(pinned="on")), True, id="the line"

@@ -39,6 +39,7 @@ from tfwatch.core.knobs import (
     LACKING,
     PY_DATASET_KNOBS,
     WORKERS,
+    NotTimed,
     Refusal,
     check_value,
     epochs_until,
@@ -330,8 +331,7 @@ class Manifest(msgspec.Struct, frozen=True):
     def copy_in_call_ms(self) -> float | None:
         """The copy of a batch from pinned memory, where the step's call makes it and no row has
         it; None where that is not so."""
-        is_in_call = self.copied_bytes and self.copy_not_timed and not self.copied_ahead
-        return self.copy_ms if is_in_call else None
+        return self.copy_ms if self.copy_not_timed == NotTimed.PINNED.value else None
 
     @property
     def has_cudnn(self) -> bool:

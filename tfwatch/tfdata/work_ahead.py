@@ -20,6 +20,7 @@ may turn on): the next one is built while the current one still takes from the s
 
 from __future__ import annotations
 
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -120,18 +121,23 @@ def in_one_batch(parts: list[tf.Tensor]) -> list[tf.Tensor]:
     return list(next(iter(_in_batches_of_one(element, same))))
 
 
-#: Stages that hand elements on as they are.
-_HAND_ON = frozenset({"CopyToDevice", "Options", "Prefetch", "Repeat", "Skip", "Take"})
+#: Stages that hand batches on as they are.
+_HAND_ON = frozenset(
+    {"CopyToDevice", "Filter", "Prefetch", "Repeat", "Shuffle", "Skip", "Take"},
+)
 
 
 def ends_in_pinned_memory(dataset: tf.data.Dataset) -> bool:
     """Return whether a pipeline makes its batches by a map and a batch in one stage: TensorFlow
-    fuses the two. A map behind such a stage takes an axis off, as in the line for it."""
-    kinds = [kind for kind in map(kind_of, spine_of(dataset)) if kind not in _HAND_ON]
-    last, *before = [*kinds, ""]
-    if last == "Map" and before[0] == "MapAndBatch":
+    fuses the two where nothing stands between them. A map behind such a stage takes an axis off, as
+    in the line for it."""
+    kinds = [kind for kind in map(kind_of, spine_of(dataset)) if kind != "Options"]
+    last, before, *_ = [*dropwhile(_HAND_ON.__contains__, kinds), "", ""]
+    if last == "MapAndBatch" or (last, before) == ("Map", "MapAndBatch"):
         return True
-    return last == "MapAndBatch" or (last == "Batch" and before[0] in ("Map", "ParallelMap"))
+    chosen = dataset.options().experimental_optimization
+    is_off = False in (chosen.map_and_batch_fusion, chosen.apply_default_optimizations)
+    return last == "Batch" and before in ("Map", "ParallelMap") and not is_off
 
 
 def on_device(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:

@@ -62,8 +62,8 @@ _FIRST_DEPTH, _MOST_DEPTH, _SHORT_MS = 4, 16, 3.0
 #: The most workers: they overlap 100 ms of a slow disk with steps of 2 ms.
 _MOST_WORKERS = 64
 #: The first workers: this many times the number that overlaps all data work at full speedup, and at
-#: most this many or the number of cores. Beside an accelerator they are twice as many where there
-#: are the cores, as a copy ahead shortens the step too: eight held a step at 6.2 ms.
+#: most this many or the number of cores. Where batches can be copied ahead they are twice as many,
+#: as far as there are cores, as that shortens the step too: eight held a step at 6.2 ms.
 _SPARE, _MOST_FIRST = 1.25, 8
 #: Workers double, and grow fourfold above this share of data wait, as a buffer does.
 _HIGH_WAIT_SHARE = 0.75
@@ -216,7 +216,8 @@ class AutopilotSearch:
 
     def _copies(self) -> list[dict[str, str]]:
         """Return the settings that copy batches to the device in another way."""
-        knobs = COPY_KNOBS if self.now.copy else (DEVICE_PREFETCH,)
+        is_in_call = self._limits.copy_in_call_ms is not None
+        knobs = (DEVICE_PREFETCH,) if is_in_call else COPY_KNOBS
         offered = [knob for knob in knobs if self.knobs.get(knob) == OFF]
         settings = ({knob: KNOBS[knob].first_on} for knob in offered)
         return [one for one in settings if self._is_new(one)]
@@ -289,11 +290,13 @@ class AutopilotSearch:
 
     @property
     def _first_workers(self) -> int:
-        """The workers that overlap all data work if each gives its full speedup: a power of two."""
+        """The workers that overlap all data work if each gives its full speedup: a power of two, or
+        the number of cores."""
         cores = self._limits.cores
         times = _SPARE * self.now.wait.mean / max(self.now.work_mean_ms, 1e-3)
         first = min(1 << math.ceil(math.log2(max(times, 2.0))), max(_MOST_FIRST, cores))
-        return max(min(2 * first, cores), first) if self._limits.accelerated else first
+        is_copied = DEVICE_PREFETCH in self._limits.switchable
+        return max(min(2 * first, cores), first) if is_copied else first
 
     def _expected_gain(self, move: Move) -> float:
         """Return the share of a step that a move saves by its forecast; below 0 where it is

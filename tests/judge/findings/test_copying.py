@@ -141,6 +141,7 @@ def test_a_copy_within_the_call_is_named_with_the_copy_ahead_that_hides_it() -> 
         split=IN_CALL,
         copy_ms=1.2,
         copy_not_timed=NotTimed.PINNED.value,
+        knobs={"prefetch": "default", "workers": "default"},
         switchable=["device_prefetch"],
         forecasts={("device_prefetch", "2"): then},
     )
@@ -153,6 +154,18 @@ def test_a_copy_within_the_call_is_named_with_the_copy_ahead_that_hides_it() -> 
     assert found.forecast is then
     assert found.claims["copy_s"] == 0.0
     assert found.claims["compute_s"] == pytest.approx(1.2)
+
+
+def test_of_a_copy_ahead_from_pinned_memory_only_the_wait_is_told() -> None:
+    split = replace(IN_CALL, copy=stat(0.7))
+    (found,) = copy_losses(
+        changed(copying(float32=37 * 10**6), split=split, copy_ms=1.2, copied_ahead=True)
+    )
+
+    assert found.sentence == (
+        "copying batches to the GPU takes 0.7 of 7.0 ms/step, ahead of the steps, which wait 0.7 ms"
+        " for it"
+    )
 
 
 def test_a_copy_ahead_from_pinned_memory_delays_a_step_by_its_wait_alone() -> None:

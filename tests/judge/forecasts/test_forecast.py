@@ -230,6 +230,20 @@ def test_a_copy_ahead_of_late_batches_may_hide_nothing() -> None:
     assert soon.high_ms - soon.now_ms < late.high_ms - late.now_ms - 0.4
 
 
+def test_without_workers_batches_are_in_ordinary_memory() -> None:
+    known = copied_within_the_call(0.2)
+    known = replace(known, knobs={**known.knobs, "workers": "off"})
+    found = forecast(known, {"device_prefetch": "2"})
+    assert found.why == "no forecast: the copy of batches is not timed"
+
+
+def test_a_copy_of_an_earlier_fit_is_none_within_the_call() -> None:
+    known = copied_within_the_call(0.2).run
+    assert known.copy_in_call_ms == 1.2
+    for why in (NotTimed.IN_GRAPH, NotTimed.DRAWS):
+        assert msgspec.structs.replace(known, copy_not_timed=why.value).copy_in_call_ms is None
+
+
 def test_batches_in_pinned_memory_are_not_put_there_again() -> None:
     found = forecast(copied_within_the_call(0.2), {"pinned": "on"})
     assert found.why == "no forecast: batches are small, or in pinned memory already"

@@ -114,6 +114,12 @@ def test_the_ends_of_epochs_are_no_steps(calls: int) -> None:
     assert judge(in_epochs(25, calls)).host.mean < 2.0
 
 
+@pytest.mark.parametrize("first", range(5))
+def test_stretches_of_one_training_keep_the_same_steps_wherever_they_are_cut(first: int) -> None:
+    kept = steady(in_epochs(5)[first : first + 60])
+    assert kept["host_ms"][:-1].max() < 1.5  # the last one may end an epoch: nothing shows that
+
+
 def test_the_ends_of_epochs_of_a_few_steps_stay() -> None:
     kept = steady(in_epochs(4))
     assert len(kept) == 210 - 52

@@ -13,7 +13,12 @@ from tfwatch.judge.findings.finding import Advice, Finding
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.findings.switch_lines import advise_gain, switch_line
 from tfwatch.judge.forecasts.forecast import best
-from tfwatch.judge.forecasts.predict import bandwidth, is_pinned, saved_if_pinned_ms
+from tfwatch.judge.forecasts.predict import (
+    bandwidth,
+    copy_in_call_ms,
+    is_pinned,
+    saved_if_pinned_ms,
+)
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:
@@ -31,6 +36,7 @@ UINT8 = (
 #: Fewer bytes are advised where they shorten the copy by at least this share.
 _WORTH_IT = 0.2
 _PINNED = "batches in pinned memory, which the GPU reads directly"
+_LAUNCHING = "whose launching waits for it"
 _ARRAYS = (
     "dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(batch_size)"
     "  # in place of the arrays; shuffles in another order\n"
@@ -71,9 +77,10 @@ def find(now: Situation) -> Finding | None:
 
 
 def _rate(now: Situation, copy_ms: float) -> str:
-    """Return `: 74 MB at 5.0 GB/s`; empty where the size of batches is unknown."""
+    """Return `: 74 MB at 5.0 GB/s`; empty where the size of batches is unknown, and where the time
+    is that of a wait."""
     copied = now.manifest.copied_bytes
-    rate = bandwidth(copied, copy_ms)
+    rate = None if _is_beside(now) else bandwidth(copied, copy_ms)
     if rate is None:
         return ""
     return f": {units.memory(sum(copied.values()))} at {units.number(rate / 1e9)} GB/s"
@@ -86,9 +93,14 @@ def _took_ms(now: Situation) -> float | None:
     """
     part, ahead_ms = now.split, now.manifest.copy_ahead_ms
     if part is None or part.copy is None:
-        return now.manifest.copy_in_call_ms
-    is_beside = ahead_ms is not None and _is_pinned(now, ahead_ms)
-    return part.copying_ms(None if is_beside else ahead_ms)
+        return copy_in_call_ms(now.manifest, now.knobs)
+    return part.copying_ms(None if _is_beside(now) else ahead_ms)
+
+
+def _is_beside(now: Situation) -> bool:
+    """Return whether copies ahead run beside the kernels."""
+    ahead_ms = now.manifest.copy_ahead_ms
+    return ahead_ms is not None and _is_pinned(now, ahead_ms)
 
 
 def _is_pinned(now: Situation, copy_ms: float) -> bool:
@@ -105,7 +117,7 @@ def _where(now: Situation, part: Breakdown) -> str:
         return ""
     if copy.mean >= MODERATELY_FROM * part.step.mean:
         return f", ahead of the steps, which wait {units.milliseconds(copy.mean)} for it"
-    return ", ahead of the steps, whose launching waits for it"
+    return ", ahead of the steps" if _is_beside(now) else f", ahead of the steps, {_LAUNCHING}"
 
 
 def _advise(now: Situation, part: Breakdown, took_ms: float) -> tuple[Advice, float]:

@@ -271,7 +271,8 @@ class Recorder:
             is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
             why = NotTimed.SPREAD if is_spread else NotTimed.IN_GRAPH
             self._fetch.switches.no_copy = lambda _: None if is_spread else why
-            self.writer.describe(copy_not_timed=(why_no_device_prefetch() or why).value)
+            no_copy = (why_no_device_prefetch() or why).value
+            self.writer.describe(copied_bytes={}, copied_ahead=False, copy_not_timed=no_copy)
             self.step_log.profiler.use(self._model)
             self._use(runner, iterator._type_spec)
         self._fetch.use_iterator(iterator)

@@ -223,8 +223,9 @@ class TimedCopy:
         self._writer.describe(copied_bytes=copy.copied_bytes)
         if not copy.is_there(batch):
             self._place(copy, batch)
-        elif self._placement.why_in_call is None:
-            self._describe(copy.time_like(batch, pinned=self._is_pinned()))
+        else:
+            is_pinned = self._placement.why_in_call is NotTimed.PINNED or self._is_pinned()
+            self._describe(copy.time_like(batch, pinned=is_pinned))
 
     def _place(self, copy: DeviceCopy, batch: Sequence[Any]) -> None:
         """Decide by a first batch, which stays where it is."""
@@ -237,7 +238,9 @@ class TimedCopy:
         took_ns = min(copy(list(batch)) for _ in range(_PROBES))
         is_pinned = 0 < took_ns * _PINNED <= sum(copy.copied_bytes.values())
         placement.is_known, placement.why_in_call = True, NotTimed.PINNED if is_pinned else None
-        self._pinned_ns = took_ns if is_pinned else None
+        if is_pinned:
+            self._pinned_ns = took_ns
+            self._writer.describe(copy_ms=None)  # that of an earlier fit
 
     def _describe_pinned(self, took_ns: float) -> None:
         """Describe the copy from pinned memory that one ahead would hide, once the step is traced:

@@ -388,10 +388,11 @@ class RequestedSwitches:
     def gives_pinned(self, iterator: Any) -> bool:
         """Return whether the batches of an iterator of Keras' are in memory that the GPU reads
         directly, before a prefetch to the device."""
-        dataset = dataset_of(iterator)
-        return self._control.knobs.pinned != OFF or (
-            dataset is not None and ends_in_pinned_memory(dataset)
-        )
+        knobs, dataset = self._control.knobs, dataset_of(iterator)
+        if knobs.pinned != OFF:
+            return True
+        keeps_fused = OFF not in (knobs.prefetch, knobs.workers)
+        return keeps_fused and dataset is not None and ends_in_pinned_memory(dataset)
 
     def _open_cache(self) -> str:
         """Open the cache; return the reason where it cannot be."""

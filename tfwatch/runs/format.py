@@ -37,6 +37,8 @@ from tfwatch.core.bounds import (
 from tfwatch.core.errors import quoted
 from tfwatch.core.knobs import (
     LACKING,
+    OFF,
+    PREFETCH,
     PY_DATASET_KNOBS,
     WORKERS,
     NotTimed,
@@ -49,7 +51,7 @@ from tfwatch.core.script_code import CodeEdit
 from tfwatch.core.temporary_files import new_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from tfwatch.core.rows import Rows
@@ -327,11 +329,13 @@ class Manifest(msgspec.Struct, frozen=True):
         not."""
         return self.copy_ms if self.copied_ahead else None
 
-    @property
-    def copy_in_call_ms(self) -> float | None:
-        """The copy of a batch from pinned memory, where the step's call makes it and no row has
-        it; None where that is not so."""
-        return self.copy_ms if self.copy_not_timed == NotTimed.PINNED.value else None
+    def copy_in_call_ms(self, knobs: Mapping[str, str]) -> float | None:
+        """Return the copy of a batch from pinned memory, where the step's call makes it and no row
+        has it; None where that is not so. knobs: the present ones; a pipeline without prefetch or
+        workers keeps map and batch apart, and its batches in ordinary memory."""
+        is_apart = OFF in (knobs.get(PREFETCH), knobs.get(WORKERS))
+        is_in_call = self.copy_not_timed == NotTimed.PINNED.value and not is_apart
+        return self.copy_ms if is_in_call else None
 
     @property
     def has_cudnn(self) -> bool:

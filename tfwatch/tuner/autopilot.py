@@ -25,7 +25,6 @@ from tfwatch.judge.effects.comparison import LEAST, effect_between
 from tfwatch.judge.effects.interval import UNKNOWN
 from tfwatch.judge.forecasts.evidence import cores_of, evidence_now
 from tfwatch.judge.forecasts.forecast import forecast
-from tfwatch.judge.forecasts.predict import copy_in_call_ms
 from tfwatch.judge.steps.steady_steps import breakdown, steady
 from tfwatch.tuner.client import Interrupt, RefusedError, settling_steps
 from tfwatch.tuner.search import BASE, BUDGET, MOST, AutopilotSearch, Move, SearchLimits, Stop
@@ -224,7 +223,7 @@ class _AutopilotJob:
             cores=cores_of(manifest),
             switchable=(_KNOBS & frozenset(manifest.switchable) | more) - waits,
             accelerated=manifest.accelerated,
-            copy_in_call_ms=copy_in_call_ms(manifest, self._driver.knobs),
+            copy_in_call_ms=manifest.copy_in_call_ms(self._driver.knobs),
         )
 
     # -- the end ----------------------------------------------------------------------------------

@@ -239,9 +239,10 @@ def test_without_workers_batches_are_in_ordinary_memory() -> None:
 
 def test_a_copy_of_an_earlier_fit_is_none_within_the_call() -> None:
     known = copied_within_the_call(0.2).run
-    assert known.copy_in_call_ms == 1.2
+    assert known.copy_in_call_ms({}) == 1.2
     for why in (NotTimed.IN_GRAPH, NotTimed.DRAWS):
-        assert msgspec.structs.replace(known, copy_not_timed=why.value).copy_in_call_ms is None
+        later = msgspec.structs.replace(known, copy_not_timed=why.value)
+        assert later.copy_in_call_ms({}) is None
 
 
 def test_batches_in_pinned_memory_are_not_put_there_again() -> None:

@@ -15,7 +15,6 @@ from tfwatch.judge.findings.switch_lines import advise_gain, switch_line
 from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.forecasts.predict import (
     bandwidth,
-    copy_in_call_ms,
     is_pinned,
     saved_if_pinned_ms,
 )
@@ -93,7 +92,7 @@ def _took_ms(now: Situation) -> float | None:
     """
     part, ahead_ms = now.split, now.manifest.copy_ahead_ms
     if part is None or part.copy is None:
-        return copy_in_call_ms(now.manifest, now.knobs)
+        return now.manifest.copy_in_call_ms(now.knobs)
     return part.copying_ms(None if _is_beside(now) else ahead_ms)
 
 

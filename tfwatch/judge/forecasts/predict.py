@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.forecasts.evidence import Evidence
     from tfwatch.judge.steps.steady_steps import Breakdown
-    from tfwatch.runs.format import Manifest
 
 #: A buffer size that TensorFlow chooses counts as this many batches.
 _AUTO_DEPTH = 8
@@ -115,7 +114,7 @@ def predict(evidence: Evidence, split: Breakdown, settings: Mapping[str, str]) -
     if copied := settings.get(PINNED, settings.get(DEVICE_PREFETCH)):
         if copied == OFF:
             return "the copy has not been timed in this run"
-        in_call_ms = copy_in_call_ms(evidence.run, evidence.knobs)
+        in_call_ms = evidence.run.copy_in_call_ms(evidence.knobs)
         copy_ms = in_call_ms if split.copy is None else split.typical_ms(split.copy)
         if copy_ms is None:
             return "the copy of batches is not timed"
@@ -183,13 +182,6 @@ def saved_if_pinned_ms(copied_bytes: Mapping[str, int], copy_ms: float) -> float
     if rate is None or rate >= _ORDINARY or is_small:
         return 0.0
     return copy_ms * (1 - rate / _PINNED)
-
-
-def copy_in_call_ms(run: Manifest, knobs: Mapping[str, str]) -> float | None:
-    """Return the copy of a batch from pinned memory within the step's call; None where there is
-    none. A pipeline without prefetch or workers of its own keeps map and batch apart, and its
-    batches in ordinary memory."""
-    return None if OFF in (knobs.get(PREFETCH), knobs.get(WORKERS)) else run.copy_in_call_ms
 
 
 def is_pinned(knobs: Mapping[str, str], copied_bytes: Mapping[str, int], copy_ms: float) -> bool:

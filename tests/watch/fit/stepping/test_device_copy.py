@@ -226,7 +226,7 @@ def test_batches_in_pinned_memory_are_left_to_the_call(
     assert writer.manifest().copy_not_timed == (why.value if why else "")
     copied_ms = 4 * LEAST_BYTES / gb_in_s[1] / 1e6
     is_forecast = why is NotTimed.PINNED
-    assert writer.manifest().copy_in_call_ms == (copied_ms if is_forecast else None)
+    assert writer.manifest().copy_in_call_ms({}) == (copied_ms if is_forecast else None)
     assert placement.why_not("pinned") is why
     assert placement.why_not("device_prefetch") is (None if is_forecast else why)
 

@@ -218,7 +218,7 @@ def _figures(rows: Sequence[dict[str, Any]], part: str) -> str:
 def print_table(rows: Sequence[dict[str, Any]]) -> bool:
     """Print all rounds; return whether the interval of a ratio is above the most."""
     is_bad = False
-    columns = ("written", "live", "back", "pasted", "live/pasted", "back/written", "pause")
+    columns = ("written", "live", "back", "pasted", "live/pasted", "back/written", "most pause")
     print_head("data, batch", "line", *columns, "not switched")
     for kind, batch, line in sorted({(row["kind"], row["batch"], row["line"]) for row in rows}):
         key = kind, batch, line
@@ -231,7 +231,7 @@ def print_table(rows: Sequence[dict[str, Any]]) -> bool:
         over = _ratio(own, "live live", "pasted all"), _ratio(own, "live back", "live written")
         is_bad = is_bad or any(one and one.low > _MOST for one in over)
         live = [row for row in own if row["arm"] == "live"]
-        pause = f"{median(row['pause_ms'] for row in live):.0f} ms" if live else "n/a"
+        pause = f"{max(row['pause_ms'] for row in live):.0f} ms" if live else "n/a"
         failed = ["; ".join(row["failed"]) for row in live if row["switched"] != 2]
         parts = (_figures(own, part) for part in ("written", "live", "back", "all"))
         print_row(f"{kind}, {batch}", line, *parts, *map(_text, over), pause, *failed[:1])

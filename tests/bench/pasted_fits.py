@@ -156,7 +156,8 @@ def pasted(data: Any, line: str) -> Any:
     if knob == "prefetch":
         return data.prefetch(_number(value))
     if knob == "pinned":
-        data = data.apply(tf.data.experimental.map_and_batch(lambda *parts: parts, 1))
+        by_two = tf.data.experimental.map_and_batch(lambda *parts: parts, 1, num_parallel_calls=2)
+        data = data.apply(by_two)
         return data.map(
             lambda *parts: tf.nest.map_structure(lambda part: tf.squeeze(part, 0), parts)
         )

@@ -34,6 +34,7 @@ from tfwatch.runs.create import make_writer
 from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.run import open_run
 from tfwatch.watch.fit.fetch import Fetch
+from tfwatch.watch.fit.stepping.device_copy import Placement
 
 EPOCHS, MOST_STAGES = 3, 7
 #: The batches of an epoch without end; the most of any other.
@@ -541,7 +542,7 @@ class Source:
             )
             self._fetch = Fetch(session)
             why = NotTimed.IN_GRAPH if trial.fused > 1 else None
-            self._fetch.switches.no_copy = lambda _: why
+            self._fetch.switches.placement = Placement(why_in_call=why)
 
     def begin(self, iterator: Any) -> None:
         """Begin an epoch."""

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.runs.processes import wait_until
 from tests.tfdata.batches import next_batch
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata import live_switch, work_ahead
@@ -299,22 +298,3 @@ def test_a_map_and_its_batch_stay_one_stage_unless_nothing_may_work_ahead(
     """The one stage writes its batches into memory that a GPU reads directly."""
     chosen = work_ahead.options(knobs).experimental_optimization
     assert chosen.map_and_batch_fusion is fuses
-
-
-def test_the_first_prefetch_to_a_device_is_built_in_a_thread_that_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    built: list[Knobs] = []
-    real = work_ahead.on_device
-
-    def on_device(batches: Any, knobs: Knobs) -> Any:
-        built.append(knobs)
-        return real(batches, knobs)
-
-    monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
-    monkeypatch.setattr(work_ahead, "on_device", on_device)
-    warm_up = work_ahead.DeviceWarmUp()
-
-    assert not warm_up.is_over()
-    wait_until(warm_up.is_over)
-    assert [knobs.device_prefetch for knobs in built] == ["1"]

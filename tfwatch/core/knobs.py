@@ -335,6 +335,7 @@ class NotTimed(Enum):
         "the step draws random numbers, and would draw others if its batches were copied before its"
         " call"
     )
+    BUILDS = "TensorFlow builds the step for batches that are copied before its call"
     OWN_LOOP = "the loop is a script's own, and copies inside its step"
     NOT_SPLIT = "the steps are not split into parts"
 

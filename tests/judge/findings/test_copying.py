@@ -71,7 +71,7 @@ def test_pinned_memory_is_advised_for_batches_in_ordinary_memory() -> None:
         "batches in pinned memory, which the GPU reads directly: about 6.5 ms/step, the same"
         " elements"
     )
-    assert "map_and_batch(lambda *parts: parts, 1)" in found.code
+    assert "map_and_batch(lambda *parts: parts, 1, num_parallel_calls=2)" in found.code
     assert found.claims["copy_s"] == pytest.approx(0.79 * 12.0, rel=0.01)
 
 

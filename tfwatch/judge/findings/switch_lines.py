@@ -56,8 +56,8 @@ _LINES = {
     CACHE: "dataset = dataset.cache()  # after the slow stages, before shuffle and anything random",
     PREFETCH: "dataset = dataset.prefetch({})  # the last stage: prepares batches while a step"
     " runs",
-    PINNED: "dataset = dataset.apply(tf.data.experimental.map_and_batch(lambda *parts: parts, 1))"
-    "  # the last stages: batches in memory that the GPU reads\n"
+    PINNED: "dataset = dataset.apply(tf.data.experimental.map_and_batch(lambda *parts: parts, 1,"
+    " num_parallel_calls=2))  # the last stages: batches in memory that the GPU reads\n"
     "dataset = dataset.map(lambda *parts: tf.nest.map_structure(lambda part: tf.squeeze(part, 0),"
     " parts))",
     DEVICE_PREFETCH: "dataset = dataset.apply(tf.data.experimental.prefetch_to_device("

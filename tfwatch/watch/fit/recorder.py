@@ -14,7 +14,11 @@ from tfwatch.core.errors import fails_open, message_of, raise_interrupt
 from tfwatch.core.knobs import NotTimed
 from tfwatch.tfdata.disposal import keep_when_forked
 from tfwatch.watch.fit.fetch import Fetch
-from tfwatch.watch.fit.stepping.device_copy import make_copy, why_no_device_prefetch
+from tfwatch.watch.fit.stepping.device_copy import (
+    Placement,
+    make_copy,
+    why_no_device_prefetch,
+)
 from tfwatch.watch.fit.stepping.eager_operations import time_operations
 from tfwatch.watch.fit.stepping.fused_steps import FusedSteps
 from tfwatch.watch.fit.stepping.kept_traces import find_kept, keep
@@ -210,7 +214,7 @@ class Recorder:
                 is_flat=is_flat,
                 is_spread=is_spread,
             )
-            self._fetch.switches.no_copy = step.placement.why_not
+            self._fetch.switches.placement = step.placement
             common = (self._fetch, self.step_log, self.writer)
             self.step_log.profiler.use(self._model, step)
             if steps > 1:
@@ -270,7 +274,7 @@ class Recorder:
                 return False
             is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
             why = NotTimed.SPREAD if is_spread else NotTimed.IN_GRAPH
-            self._fetch.switches.no_copy = lambda _: None if is_spread else why
+            self._fetch.switches.placement = Placement(why_in_call=None if is_spread else why)
             no_copy = (why_no_device_prefetch() or why).value
             self.writer.describe(copied_bytes={}, copied_ahead=False, copy_not_timed=no_copy)
             self.step_log.profiler.use(self._model)

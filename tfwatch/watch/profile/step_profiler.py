@@ -34,8 +34,6 @@ _LENGTH, _LENGTH_OF_MANY = (30_000_000, 3, 10), (30_000_000, 3, 3)
 _LENGTH_ON_GPU = (15_000_000, 1, 10)
 #: The first steps of a run trace, fill buffers and warm up.
 _WARM_UP = 20
-#: Of TensorFlow's profiler: operations that take a while, no Python, the device's kernels.
-_HOST_LEVEL, _PYTHON_LEVEL, _DEVICE_LEVEL = 2, 0, 1
 _PROFILED = int(Flag.PROFILED)
 #: At its end a training waits so long, seconds, for a profiler that stops: 0.6 at most on an H200.
 _STOPS_S = 10.0
@@ -142,15 +140,11 @@ class StepProfiler:
         self._is_asked, before_ns = False, self._writer.now_ns()
         folder = TemporaryFolder("profile-")
         api = _profiler_api()
-        options = api.ProfilerOptions(
-            host_tracer_level=_HOST_LEVEL,
-            python_tracer_level=_PYTHON_LEVEL,
-            device_tracer_level=_DEVICE_LEVEL,
-        )
         self._folder, self._taken = folder, 0
         self._length = self._length or self._choose_length()
         guard = _GivesWay(lambda: self._abandon("another profiler began", self._writer.status[2]))
-        api.start(str(folder.path), options)
+        # It records what it does by default: TensorFlow 2.21 takes no levels, and warns of each.
+        api.start(str(folder.path))
         self._guard = guard
         guard.begin()
         self._begin_ns = self._writer.now_ns()

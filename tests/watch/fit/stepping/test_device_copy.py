@@ -7,6 +7,7 @@ The CPU stands in for the GPU: TensorFlow then copies nothing, and all else is t
 import gc
 import math
 import platform
+import threading
 import time
 import weakref
 from pathlib import Path
@@ -20,12 +21,14 @@ import tensorflow as tf
 
 from tests.keras_fixtures import determinism
 from tests.runs.folders import make_writer
+from tests.runs.processes import wait_until
 from tfwatch import Watch
 from tfwatch.core.knobs import NotTimed
 from tfwatch.runs.run import open_run
 from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.watch.fit.stepping import device_copy
 from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, Placement, TimedCopy
+from tfwatch.watch.fit.stepping.instances import BesideTraining
 from tfwatch.watch.fit.stepping.step_runners import BatchStep
 from tfwatch.watch.fit.switching import requested_switches
 
@@ -45,6 +48,18 @@ def batch_of(**parts: int) -> list[Any]:
     return [tf.zeros(count, kind) for kind, count in parts.items()]
 
 
+def placed(
+    is_known: bool = False,
+    why_in_call: NotTimed | None = None,
+    *,
+    draws: bool = False,
+    build: Any = lambda _: None,
+) -> Placement:
+    """Return the place of the batches of a step."""
+    step = SimpleNamespace(is_ready=True, draws_random=lambda: draws, build=build)
+    return Placement(lambda: step, is_known, why_in_call)
+
+
 def test_only_large_parts_that_the_gpu_takes_are_copied() -> None:
     copy = DeviceCopy(HOST)
     copy.begin(batch_of(float32=LEAST_BYTES, uint8=LEAST_BYTES, int64=64, int32=LEAST_BYTES))
@@ -55,7 +70,7 @@ def test_only_large_parts_that_the_gpu_takes_are_copied() -> None:
 
 def test_small_batches_are_not_copied_and_the_run_says_so() -> None:
     writer = make_writer(None)
-    copy = TimedCopy(writer, DeviceCopy(HOST), Placement(lambda: True))
+    copy = TimedCopy(writer, DeviceCopy(HOST), placed())
 
     assert np.isnan([copy(batch_of(float32=8)) for _ in range(2)]).all()
     assert writer.manifest().copy_not_timed == NotTimed.SMALL.value
@@ -63,7 +78,7 @@ def test_small_batches_are_not_copied_and_the_run_says_so() -> None:
 
 def test_a_copy_that_fails_ends_its_timing_and_nothing_else() -> None:
     writer = make_writer(None)
-    copy = TimedCopy(writer, DeviceCopy("/no such device"), Placement(lambda: True))
+    copy = TimedCopy(writer, DeviceCopy("/no such device"), placed())
 
     assert np.isnan([copy(batch_of(float32=LEAST_BYTES)) for _ in range(2)]).all()
     assert "no such device" in writer.manifest().copy_not_timed
@@ -92,8 +107,13 @@ def test_a_cpu_has_nothing_to_copy_to(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # operations run on the CPU
 
 
-def train(folder: Path | None, switches: dict[int, dict[str, Any]]) -> tuple[Any, Any]:
-    """Train on batches of 1 MB, the last one smaller; return losses and weights, and the run."""
+def train(
+    folder: Path | None, switches: dict[int, dict[str, Any]], at_end: Any = lambda *_: None
+) -> tuple[Any, Any]:
+    """Train on batches of 1 MB, the last one smaller; return losses and weights, and the run.
+
+    at_end: of each batch, called with its number.
+    """
     keras.utils.set_random_seed(1)
     model = keras.Sequential(
         [keras.Input((64, 64, 3)), keras.layers.AveragePooling2D(8), keras.layers.Flatten()]
@@ -108,6 +128,7 @@ def train(folder: Path | None, switches: dict[int, dict[str, Any]]) -> tuple[Any
         losses.append(logs["loss"])
         if watch and batch in switches:
             watch.set(**switches[batch])
+        at_end(batch, logs)
 
     callbacks = [
         keras.callbacks.LambdaCallback(on_train_batch_end=end),
@@ -129,7 +150,7 @@ def test_training_is_the_same_with_copies_and_with_their_knobs_switched(
     monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(requested_switches, "why_no_device_prefetch", lambda: None)
-    monkeypatch.setattr(work_ahead.DeviceWarmUp, "is_over", lambda _: True)
+    monkeypatch.setattr(BesideTraining, "is_over", lambda _: True)
     with determinism(False):  # it forbids the clock of the stamps
         stock, _ = train(None, {})
         watched, run = train(
@@ -145,11 +166,57 @@ def test_training_is_the_same_with_copies_and_with_their_knobs_switched(
     assert [event.new for event in switches][:2] == ["2" if values[0] == 2 else "on", "off"]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_prefetch_to_the_device_waits_until_the_step_is_built_for_it(
+    fails: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
+    monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
+    monkeypatch.setattr(requested_switches, "why_no_device_prefetch", lambda: None)
+    monkeypatch.setattr(requested_switches, "_LONG_NS", 0)
+    go_on, devices = threading.Event(), []
+    real = BatchStep.build
+
+    def build(step: BatchStep, batch: Any) -> None:
+        go_on.wait(10)
+        devices.append([part.device[-5:] for part in batch])
+        if fails:
+            raise RuntimeError("no")
+        real(step, batch)
+
+    def let_go(batch: int, _: Any) -> None:
+        if batch == 5:
+            go_on.set()
+            wait_until(lambda: "tfwatch-warm-up" not in {one.name for one in threading.enumerate()})
+
+    monkeypatch.setattr(BatchStep, "build", build)
+    with determinism(False):
+        stock, _ = train(None, {})
+        watched, run = train(tmp_path, {2: {"device_prefetch": 2}}, let_go)
+
+    assert watched == stock
+    assert devices == [["CPU:0", "CPU:0"]]
+    kind = "SwitchFailed" if fails else "PipelineSwitched"
+    event, *_ = (one for one in run.events if type(one).__name__ in (kind, "SwitchFailed"))
+    assert type(event).__name__ == kind
+    assert event.step == (6 if fails else 7)
+    assert not fails or "the step cannot be built for batches on the GPU" in event.reason
+    (note,) = (one.text for one in run.events if "TensorFlow has built" in getattr(one, "text", ""))
+    assert "the switch takes effect once" in note
+
+
+def test_a_step_that_draws_random_numbers_keeps_the_place_of_its_batches() -> None:
+    """TensorFlow's instances of it would each draw their own."""
+    placement = placed(draws=True)
+    assert placement.why_not("device_prefetch") is NotTimed.DRAWS
+    assert placement.why_not("pinned") is None
+
+
 def timed(monkeypatch: pytest.MonkeyPatch, *, is_ahead: bool, copy_ms: float = 8.0) -> Any:
     """Return a copy of which each takes no time, by steps of 10 ms, after 40 of them."""
     monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: is_ahead)
     monkeypatch.setattr(DeviceCopy, "time_like", lambda *_, **__: copy_ms * 1e6)
-    copy = TimedCopy(make_writer(None), DeviceCopy(HOST), Placement(lambda: True))
+    copy = TimedCopy(make_writer(None), DeviceCopy(HOST), placed())
     for n in range(40):
         copy(batch_of(float32=LEAST_BYTES))
         copy.wait_ns(n * 10_000_000, n * 10_000_000, lambda: None)
@@ -193,7 +260,6 @@ def test_without_a_stamp_a_wait_is_for_a_copy_that_fills_the_step(
         pytest.param((4.0, 30.0), None, False, NotTimed.PINNED, id="pinned, the first copy slow"),
         pytest.param((30.0, 30.0), None, True, NotTimed.DRAWS, id="pinned, and it draws numbers"),
         pytest.param((30.0, 30.0), False, False, None, id="pinned, of a step that had other"),
-        pytest.param((6.0, 6.0), True, False, None, id="ordinary, of a step that had pinned"),
         pytest.param((6.0, 6.0), True, True, NotTimed.DRAWS, id="the same, and it draws numbers"),
     ],
 )
@@ -215,7 +281,7 @@ def test_batches_in_pinned_memory_are_left_to_the_call(
 
     monkeypatch.setattr(DeviceCopy, "__call__", copy_apart)
     known = was is not None, NotTimed.PINNED if was else None
-    writer, placement = make_writer(None), Placement(lambda: not draws, *known)
+    writer, placement = make_writer(None), placed(*known, draws=draws)
     copy = TimedCopy(writer, DeviceCopy(HOST), placement)
     batches = [batch_of(float32=LEAST_BYTES) for _ in range(5)]
     times = [copy(batch) for batch in batches]
@@ -231,13 +297,39 @@ def test_batches_in_pinned_memory_are_left_to_the_call(
     assert placement.why_not("device_prefetch") is (None if is_forecast else why)
 
 
+@pytest.mark.parametrize("failure", ["", "RuntimeError: no"])
+def test_copies_leave_the_call_once_tensorflow_has_built_the_step_for_them(
+    failure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorFlow would build it within a call, for 11 s."""
+    monkeypatch.setattr(DeviceCopy, "__call__", lambda *_: 1e9)
+    go_on, built = threading.Event(), []
+
+    def build(batch: Any) -> None:
+        built.append(go_on.wait(10))
+        if failure:
+            raise RuntimeError("no")
+
+    writer, placement = make_writer(None), placed(True, NotTimed.PINNED, build=build)
+    copy = TimedCopy(writer, DeviceCopy(HOST), placement)
+    batch = batch_of(float32=LEAST_BYTES)
+    assert np.isnan([copy(batch) for _ in range(3)]).all()
+    assert writer.manifest().copy_not_timed == NotTimed.BUILDS.value
+
+    go_on.set()
+    wait_until(lambda: not any(one.name == "tfwatch-warm-up" for one in threading.enumerate()))
+    assert np.isnan([copy(batch) for _ in range(2)]).all() == bool(failure)
+    assert writer.manifest().copy_not_timed == (NotTimed.BUILDS.value if failure else "")
+    assert built == [True]
+
+
 def test_batches_in_pinned_memory_are_timed_while_they_are_copied_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     is_there = iter([False] * 3 + [True] * 3 + [False] * 2)
     monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: next(is_there))
     writer, found = make_writer(None), []
-    placement = Placement(lambda: True, is_known=True, why_in_call=NotTimed.PINNED)
+    placement = placed(True, NotTimed.PINNED)
     monkeypatch.setattr(device_copy, "_PINNED", 12.0)
     monkeypatch.setattr(DeviceCopy, "__call__", lambda *_: 1.0)
     copy = TimedCopy(writer, DeviceCopy(HOST), placement)
@@ -263,7 +355,7 @@ def test_batches_that_come_copied_are_timed_as_of_the_memory_that_they_come_from
     monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: True)
     monkeypatch.setattr(DeviceCopy, "__call__", copy_apart)
     writer = make_writer(None)
-    copy = TimedCopy(writer, DeviceCopy(HOST), Placement(lambda: True), lambda: pinned)
+    copy = TimedCopy(writer, DeviceCopy(HOST), placed(), lambda: pinned)
     copy(batch_of(float32=LEAST_BYTES, int64=8))
 
     first = [[1, LEAST_BYTES], [1, 8]] if pinned else [[LEAST_BYTES], [8]]
@@ -290,7 +382,7 @@ def test_copies_ahead_do_not_count_as_copies_by_a_step(monkeypatch: pytest.Monke
     is_there = iter([False] * 5 + [True] * 10 + [False] * 10)
     monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: next(is_there))
     writer = make_writer(None)
-    copy, ahead = TimedCopy(writer, DeviceCopy(HOST), Placement(lambda: True)), []
+    copy, ahead = TimedCopy(writer, DeviceCopy(HOST), placed()), []
     for _ in range(24):
         copy(batch_of(float32=LEAST_BYTES))
         ahead.append(writer.manifest().copied_ahead)
@@ -316,7 +408,7 @@ def test_a_wait_for_device_prefetch_is_split_where_the_batch_is_ready(
     )
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(requested_switches, "why_no_device_prefetch", lambda: None)
-    monkeypatch.setattr(work_ahead.DeviceWarmUp, "is_over", lambda _: True)
+    monkeypatch.setattr(BesideTraining, "is_over", lambda _: True)
     with determinism(False):  # it forbids the clock of the stamps
         run = fit_slowly(tmp_path, late if slow == "pipeline" else None)
     waited, copied = (float(np.median(run.steps[name][3:])) for name in ("wait_ms", "copy_ms"))

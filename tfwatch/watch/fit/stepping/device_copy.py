@@ -18,8 +18,9 @@ import platform
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import tensorflow as tf
 
@@ -27,6 +28,7 @@ from tfwatch.core.errors import fails_open, raise_interrupt
 from tfwatch.core.errors import reason as to_text
 from tfwatch.core.knobs import DEVICE_PREFETCH, NotTimed
 from tfwatch.tfdata.work_ahead import in_one_batch
+from tfwatch.watch.fit.stepping.instances import BesideTraining
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,24 +62,45 @@ _LONGEST = 4.0
 _FIRST = 15
 
 
+class StepOfBatches(Protocol):
+    """The step whose batches have a place."""
+
+    @property
+    def is_ready(self) -> bool:
+        """The first call is done."""
+
+    def draws_random(self) -> bool | None:
+        """Return whether its trace draws random numbers; None without one."""
+
+    def build(self, batch: Sequence[Any]) -> None:
+        """Build TensorFlow's instance of it for batches on the devices of this one."""
+
+
 @dataclass
 class Placement:
     """The place of the batches of a step when it is called.
 
-    may_change: returns whether another place leaves the random numbers that the step draws; False
-    before the step is traced. is_known: a first batch has decided. why_in_call: the call copies the
-    batches, for this reason; None where they are copied before it.
+    step: None where nothing is known of it, or it is gone. is_known: a first batch has decided.
+    why_in_call: the call copies the batches, for this reason; None where they are copied before it.
     """
 
-    may_change: Callable[[], bool]
+    step: Callable[[], StepOfBatches | None] = lambda: None
     is_known: bool = False
     why_in_call: NotTimed | None = None
 
+    def may_change(self) -> bool:
+        """Return whether another place leaves the random numbers that the step draws; False before
+        the step is traced."""
+        step = self.step()
+        return step is not None and step.draws_random() is False
+
     def why_not(self, knob: str) -> NotTimed | None:
-        """Return why a knob of the copy stays off: batches in pinned memory only take a copy
+        """Return why a knob of the copy stays as it is: batches in pinned memory only take a copy
         ahead."""
-        is_pinned = self.why_in_call is NotTimed.PINNED
-        takes = is_pinned and knob == DEVICE_PREFETCH and self.may_change()
+        step, is_ahead = self.step(), knob == DEVICE_PREFETCH
+        if step is not None and is_ahead and step.draws_random():
+            return NotTimed.DRAWS
+        takes = self.why_in_call is NotTimed.PINNED and is_ahead and self.may_change()
         return None if takes else self.why_in_call
 
 
@@ -163,6 +186,8 @@ class TimedCopy:
         self._copy_ns = 0.0
         #: Of a first batch in pinned memory, until the step is traced.
         self._pinned_ns: float | None = None
+        #: What is built before the copies leave the call.
+        self._moves: BesideTraining | None = None
         self._begun_ns = 0
         self._step_ns = 0.0
 
@@ -178,6 +203,8 @@ class TimedCopy:
                 self._describe_pinned(self._pinned_ns)
             if self._copy is None:
                 return _NAN
+            if self._moves is not None:
+                self._move(self._moves)
             is_ahead = self._copy.is_there(batch)
             self._see(is_ahead)
             if self._placement.why_in_call and not is_ahead:
@@ -235,12 +262,24 @@ class TimedCopy:
         if placement.is_known and not placement.may_change():
             placement.why_in_call = NotTimed.DRAWS
             return
-        took_ns = min(copy(list(batch)) for _ in range(_PROBES))
+        copied = [list(batch) for _ in range(_PROBES)]
+        took_ns = min(map(copy, copied))
         is_pinned = 0 < took_ns * _PINNED <= sum(copy.copied_bytes.values())
+        step, was_known = placement.step(), placement.is_known
         placement.is_known, placement.why_in_call = True, NotTimed.PINNED if is_pinned else None
         if is_pinned:
             self._pinned_ns = took_ns
             self._writer.describe(copy_ms=None)  # that of an earlier fit
+        elif was_known and step is not None:
+            placement.why_in_call = NotTimed.BUILDS
+            self._moves = BesideTraining(partial(step.build, copied[0]))
+
+    def _move(self, moves: BesideTraining) -> None:
+        """Copy before the call once TensorFlow has built the step for it; never where it cannot."""
+        if moves.is_over():
+            self._moves = None
+            if not moves.failure:
+                self._placement.why_in_call = self._is_ahead = None
 
     def _describe_pinned(self, took_ns: float) -> None:
         """Describe the copy from pinned memory that one ahead would hide, once the step is traced:

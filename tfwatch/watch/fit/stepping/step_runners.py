@@ -9,7 +9,6 @@ the graph. With `steps_per_execution` a call has several steps.
 from __future__ import annotations
 
 import weakref
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tensorflow as tf
@@ -27,12 +26,13 @@ from tfwatch.watch.fit.stepping.fused_steps import (
     clock_was_set,
     find_clock,
 )
+from tfwatch.watch.fit.stepping.instances import build_instance
 from tfwatch.watch.fit.stepping.single_step import SingleStep
 from tfwatch.watch.profile.origins import draws_random
 from tfwatch.watch.step_log import bookkeeping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -80,11 +80,12 @@ class BatchStep:
         self._has_begun = False
         self.failure = ""
         # A cycle would keep the trace until Python collects garbage.
-        self.placement = Placement(partial(_draws_nothing, weakref.ref(self)))
+        self.placement = Placement(weakref.ref(self))
         #: Of its trace; None without one.
         self.graph: Any = None
+        self._concrete: Any = None
         #: It draws random numbers; None before somebody asked.
-        self.draws: bool | None = None
+        self._draws: bool | None = None
         self._call = self._plain if eager else self._trace
         self.is_ready = eager
 
@@ -128,7 +129,7 @@ class BatchStep:
             # A concrete function called with plain tensors needs no look-up of a trace: 170 us less
             # per step.
             concrete = self._compiled(self._shape.flat).get_concrete_function()
-            self.graph = concrete.graph
+            self.graph, self._concrete = concrete.graph, concrete
             self._call = lambda batch: concrete(*batch)
         return self._call(batch)
 
@@ -136,6 +137,19 @@ class BatchStep:
     def is_traced(self) -> bool:
         """True once calls run a trace of Keras' function: then another `fit` can use it."""
         return self.is_ready and self.traces > 0
+
+    def draws_random(self) -> bool | None:
+        """Return whether its trace draws random numbers; None without one. The search takes 25 to
+        39 ms of ResNet50's."""
+        if self._draws is None and self.graph is not None:
+            self._draws = draws_random(self.graph)
+        return self._draws
+
+    def build(self, batch: Sequence[Any]) -> None:
+        """Build TensorFlow's instance of it for batches on the devices of this one; see
+        `build_instance`."""
+        if self._concrete is not None:
+            build_instance(self._concrete, batch)
 
     def _compiled(self, signature: list[Any]) -> Any:
         def multi_step_on_iterator(
@@ -150,17 +164,6 @@ class BatchStep:
             return outputs
 
         return tf.function(multi_step_on_iterator, input_signature=signature, autograph=False)
-
-
-def _draws_nothing(step: Callable[[], BatchStep | None]) -> bool:
-    """Return whether the trace of a step draws no random numbers; False without one. The search
-    takes 25 to 39 ms of ResNet50's."""
-    found = step()
-    if found is None or found.graph is None:
-        return False
-    if found.draws is None:
-        found.draws = draws_random(found.graph)
-    return not found.draws
 
 
 def is_keras_own(original: Callable[[Any], Any]) -> bool:

@@ -8,6 +8,7 @@ iterator has caught up with the training.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,9 @@ from tfwatch.core.knobs import (
 )
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 from tfwatch.tfdata.stage_names import dataset_of
-from tfwatch.tfdata.work_ahead import DeviceWarmUp, ends_in_pinned_memory
-from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
+from tfwatch.tfdata.work_ahead import ends_in_pinned_memory, first_on_device
+from tfwatch.watch.fit.stepping.device_copy import Placement, why_no_device_prefetch
+from tfwatch.watch.fit.stepping.instances import BesideTraining
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
 from tfwatch.watch.fit.switching.script_pipeline import (
     ScriptPipeline,
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
     from tfwatch.watch.session import Session
 
 _RUN_ENDED = "the run ended before it was in effect"
+#: What a user reads who waits longer than this for a prefetch to the device.
+_BUILDS = "the switch takes effect once TensorFlow has built the step for batches on the GPU"
+_LONG_NS = 1_000_000_000
 
 
 class RequestedSwitches:
@@ -55,7 +60,7 @@ class RequestedSwitches:
 
     current: where the batches come from. script: the script's own pipeline, as it was read.
     requested: carried out, and reported with the first batch of their pipeline.
-    no_copy: why a knob of the copy stays off, beside the device's reasons.
+    placement: of the batches of the step.
     note_failure: notes that a part of the record is missing.
     on_rebuilt: called with the source of a rebuilt pipeline once its batches are those that train.
     """
@@ -66,7 +71,7 @@ class RequestedSwitches:
         on_rebuilt: Callable[[Any], None],
         note_failure: Callable[[str], None],
     ) -> None:
-        self.no_copy: Callable[[str], NotTimed | None] = lambda _: None
+        self.placement = Placement()
         self.script = ScriptPipeline()
         self._on_rebuilt, self._note_failure = on_rebuilt, note_failure
         self._writer, self._control = session.writer, session.control
@@ -85,7 +90,9 @@ class RequestedSwitches:
         #: to these knobs.
         self._late: tuple[Replay, Knobs] | None = None
         self._build_ms = 0.0
-        self._warm_up = DeviceWarmUp()
+        self._warm_up: BesideTraining | None = None
+        self._warm_for: Placement | None = None
+        self._warm_from_ns = math.inf
 
     # -- the epochs -------------------------------------------------------------------------------
 
@@ -210,10 +217,8 @@ class RequestedSwitches:
             return self._follow(*self._late, self.current.batches_given(steps))
         if not self._control.has_requests or self.current.pipeline.is_switching:
             return False
-        asks = self._control.asks(DEVICE_PREFETCH)
-        is_ahead = asks and self._why_no_copy(DEVICE_PREFETCH) is None
-        if is_ahead and not self._warm_up.is_over():
-            return False  # until the first prefetch to the device builds quickly
+        if self._control.asks(DEVICE_PREFETCH) and not self._is_warm():
+            return False
         with fails_open(self._refuse):
             knobs = self._accept(steps)
             if knobs == self._control.knobs:
@@ -222,6 +227,24 @@ class RequestedSwitches:
                 self._switch(knobs, self.current.batches_given(steps))
             return True
         return False
+
+    def _is_warm(self) -> bool:
+        """Return whether TensorFlow has built what the first batch of a prefetch to the device
+        needs; begin to build it beside the training."""
+        if self._why_no_copy(DEVICE_PREFETCH):
+            return True
+        placement = self.placement
+        step, flat = placement.step(), self.current.spec.flat
+        if step is None or not step.is_ready or flat is None:
+            return step is None
+        if self._warm_up is None or self._warm_for is not placement:
+            self._warm_for, self._warm_from_ns = placement, self._writer.now_ns()
+            self._warm_up = BesideTraining(lambda: step.build(first_on_device(flat)))
+        is_over = self._warm_up.is_over()
+        if not is_over and self._writer.now_ns() - self._warm_from_ns > _LONG_NS:
+            self._warm_from_ns = math.inf
+            self._writer.note(_BUILDS)
+        return is_over
 
     def _switch(self, knobs: Knobs, batches: int) -> None:
         """Switch to the knobs after so many batches: at once, or when another iterator has caught
@@ -363,9 +386,8 @@ class RequestedSwitches:
 
     def _refusal(self, request: SwitchRequest) -> str:
         """Return the reason to refuse a request; empty if there is none."""
-        turns_on = request.knob in COPY_KNOBS and request.value != OFF
-        if turns_on and (why := self._why_no_copy(request.knob)):
-            return why.value
+        if request.knob in COPY_KNOBS and (why := self._why_not_copied(request)):
+            return why
         if refused := self.current.refusal:  # run.json has the line to change in place of it
             return self._writer.manifest().fixed.get(request.knob, refused.words)
         if self._py_dataset is not None and request.knob in PY_DATASET_KNOBS:
@@ -377,10 +399,20 @@ class RequestedSwitches:
             return self.script.why_no_cache or self._open_cache()
         return Refusal.NO_PY_DATASET.words if request.knob == MULTIPROCESSING else ""
 
+    def _why_not_copied(self, request: SwitchRequest) -> str:
+        """Return why a request for a knob of the copy is refused."""
+        why, turns_on = self._why_no_copy(request.knob), request.value != OFF
+        if why and (turns_on or why is NotTimed.DRAWS):
+            return why.value
+        if not turns_on or request.knob != DEVICE_PREFETCH or self._warm_up is None:
+            return ""
+        failed = self._warm_up.failure
+        return f"the step cannot be built for batches on the GPU: {failed}" if failed else ""
+
     def _why_no_copy(self, knob: str) -> NotTimed | None:
-        """Return why a knob of the copy stays off: it copies plain tensors before the step's
+        """Return why a knob of the copy stays as it is: it copies plain tensors before the step's
         call."""
-        if why := self.no_copy(knob):
+        if why := self.placement.why_not(knob):
             return why
         is_plain = self.current.spec.flat is not None
         return why_no_device_prefetch() or (None if is_plain else NotTimed.NOT_PLAIN)

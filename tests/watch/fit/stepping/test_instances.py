@@ -1,0 +1,81 @@
+"""TensorFlow's instance of a step for other devices: it is built, and nothing runs."""
+
+import threading
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tests.runs.processes import wait_until
+from tfwatch.watch.fit.stepping import instances
+from tfwatch.watch.fit.stepping.instances import BesideTraining, build_instance
+
+pytestmark = pytest.mark.tensorflow
+
+
+def counting(count: Any) -> Any:
+    """Return a function that adds the sum of a batch."""
+    spec = tf.TensorSpec([None, 2])
+
+    def add(batch: Any) -> Any:
+        return count.assign_add(tf.reduce_sum(batch))
+
+    return tf.function(add, input_signature=[spec], autograph=False).get_concrete_function()
+
+
+def test_an_instance_is_built_and_its_function_does_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tensorflow.python.eager import cancellation, execute
+
+    calls: list[tuple[str, Any]] = []
+    real = execute.execute_with_cancellation
+
+    def execute_it(name: str, *rest: Any) -> Any:
+        calls.append((name, cancellation.context()))
+        return real(name, *rest)
+
+    monkeypatch.setattr(execute, "execute_with_cancellation", execute_it)
+    count = tf.Variable(0.0)
+    function = counting(count)
+    build_instance(function, [tf.ones([1, 2])])
+
+    assert float(count) == 0
+    assert [name for name, _ in calls][1] == function.name.decode()
+    assert [context for _, context in calls] == [None] * 2  # it is that of all threads
+    function(tf.ones([1, 2]))
+    assert float(count) == 2
+
+
+def test_nothing_is_built_where_tensorflow_runs_what_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count, ran = tf.Variable(0.0), []
+
+    def run(function: Any, arguments: Any) -> None:
+        ran.append(function)
+        function(*arguments)
+
+    monkeypatch.setattr(instances, "_call_cancelled", run)
+    function = counting(count)
+    with pytest.raises(RuntimeError, match="runs a call that is cancelled"):
+        build_instance(function, [tf.ones([1, 2])])
+    assert (len(ran), float(count)) == (1, 0)
+
+
+def test_work_beside_the_training_is_done_once_on_its_device() -> None:
+    done: list[tuple[str, str]] = []
+    beside = BesideTraining(
+        lambda: done.append((threading.current_thread().name, tf.zeros(1).device[-5:]))
+    )
+    with tf.device("/CPU:0"):
+        assert not beside.is_over() or done
+    wait_until(beside.is_over)
+    assert done == [("tfwatch-warm-up", "CPU:0")]
+    assert beside.failure == ""
+
+
+def test_work_that_fails_says_why() -> None:
+    beside = BesideTraining(lambda: [][0])
+    wait_until(beside.is_over)
+    assert beside.failure == "IndexError: list index out of range"

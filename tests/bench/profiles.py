@@ -197,8 +197,7 @@ def write_trace(kind: str, folder: Path, out: Path, *, jit: bool) -> None:
     ]
     (out / f"{kind}.json").write_text(json.dumps(profiles))
     model.fit(make_data(model), steps_per_epoch=_SETTLE, verbose=0)
-    options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=1)
-    with tf.profiler.experimental.Profile(str(out / kind), options):
+    with tf.profiler.experimental.Profile(str(out / kind)):
         model.fit(make_data(model), steps_per_epoch=_TRACED, verbose=0)
 
 

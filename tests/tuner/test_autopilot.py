@@ -183,6 +183,24 @@ def test_in_epochs_in_which_hardly_a_step_settles_it_does_not_search_for_ever() 
     assert ended.steps <= 5 * BUDGET
 
 
+def test_in_short_epochs_nothing_is_kept_that_lengthens_their_begin_by_more_than_it_gains() -> None:
+    training = of_plant(GPU, Knobs(prefetch="16"))
+    own, training.epoch_steps = training._row_of, 30
+
+    def row_of(knobs: Knobs, step: int) -> Any:
+        row = own(knobs, step)
+        if (step - 1) % 30 == 0 and knobs != Knobs(prefetch="16"):
+            row["wait_ms"] += 3000.0
+        return row
+
+    training._row_of = row_of
+    Autopilot().run(training.driver())
+    judged = training.events(MoveJudged)
+    assert judged
+    assert not any(one.kept for one in judged)
+    assert "its epochs take longer to begin" in {one.reason for one in judged}
+
+
 def test_in_short_epochs_it_begins_before_all_of_its_base_has_settled() -> None:
     training, _ = in_epochs(25)
     assert training.events(MoveMade)[0].step <= 200

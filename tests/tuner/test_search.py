@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.judge.plants import Plant, Walk, search_over
 from tests.judge.step_rows import make_steps
 from tfwatch.core.knobs import KnobChange
-from tfwatch.core.rows import Rows
+from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.tuner.search import (
     BUDGET,
@@ -21,6 +21,7 @@ from tfwatch.tuner.search import (
     Move,
     SearchLimits,
     Stop,
+    longer_begins_ms,
 )
 
 ROOMY = 1e12
@@ -374,6 +375,46 @@ def test_a_move_is_kept_where_its_gain_is_proved(
     at = search(KNOBS)
     assert at.judge(MOVE, steps(after_ms, spread), last=True) is kept
     assert (at.reason, at.knobs["prefetch"]) == (reason, "16" if kept else "4")
+
+
+def in_epochs(begin_ms: float, epochs: int, of: int = 25) -> Rows:
+    """Steps of 10 ms in epochs that begin with a longer one."""
+    rows = make_steps(np.where(np.arange(epochs * of) % of, 1.0, begin_ms - 9.0), 9.0)
+    rows["flags"][::of] = int(Flag.EPOCH_START)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "longer_ms"),
+    [
+        pytest.param(in_epochs(30.0, 4), in_epochs(105.0, 3), 3.0, id="longer"),
+        pytest.param(in_epochs(105.0, 4), in_epochs(30.0, 4), 0.0, id="shorter: no gain of a step"),
+        pytest.param(in_epochs(30.0, 4), in_epochs(105.0, 2), None, id="too few to tell"),
+        pytest.param(in_epochs(30.0, 2), in_epochs(105.0, 4), 0.0, id="long epochs"),
+    ],
+)
+def test_longer_begins_of_epochs_are_counted_by_step(
+    before: Rows, after: Rows, longer_ms: float | None
+) -> None:
+    assert longer_begins_ms(before, after) == pytest.approx(longer_ms)
+
+
+@pytest.mark.parametrize(
+    ("longer_ms", "kept", "reason"),
+    [
+        (0.0, True, ""),
+        (4.0, True, ""),
+        (8.0, False, "its epochs take longer to begin"),
+        (None, None, ""),
+    ],
+)
+def test_a_gain_that_the_begin_of_epochs_takes_back_is_none(
+    longer_ms: float | None, kept: bool | None, reason: str
+) -> None:
+    """A prefetch to the device is built anew with each epoch."""
+    at, faster = search(KNOBS), steps(12.0, 0.02)
+    assert at.judge(MOVE, faster, last=False, longer_begins_ms=longer_ms) is kept
+    assert at.reason == reason
 
 
 def test_a_slower_setting_is_left_at_the_first_look_and_few_steps_are_spent_on_such() -> None:

@@ -27,7 +27,16 @@ from tfwatch.judge.forecasts.evidence import cores_of, evidence_now
 from tfwatch.judge.forecasts.forecast import forecast
 from tfwatch.judge.steps.steady_steps import breakdown, steady
 from tfwatch.tuner.client import Interrupt, RefusedError, settling_steps
-from tfwatch.tuner.search import BASE, BUDGET, MOST, AutopilotSearch, Move, SearchLimits, Stop
+from tfwatch.tuner.search import (
+    BASE,
+    BUDGET,
+    MOST,
+    AutopilotSearch,
+    Move,
+    SearchLimits,
+    Stop,
+    longer_begins_ms,
+)
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -75,6 +84,8 @@ class _AutopilotJob:
         #: The knobs of moves that were not kept, and may still be in effect.
         self._tried_knobs: set[str] = set()
         self._first_rows: Rows | None = None
+        #: The first step of the setting that moves are compared with.
+        self._base_first = 1
 
     def run(self) -> None:
         self._begin()
@@ -106,7 +117,8 @@ class _AutopilotJob:
     def _search_all(self) -> Stop:
         switches = self._driver.snapshot.events.of(PipelineSwitched)
         settled = switches[-1].step + settling_steps(self._driver.knobs) if switches else 1
-        rows = self._current_rows(max(settled, self._began - BUDGET))
+        self._base_first = max(settled, self._began - BUDGET, 1)
+        rows = self._current_rows(self._base_first)
         if len(rows) < LEAST:
             few = f"fewer than {LEAST} of {BUDGET} steps were steady"
             return Stop("budget", f"{few}: epochs are short, and buffers fill most of the time")
@@ -151,6 +163,7 @@ class _AutopilotJob:
         self._publish_judged(move, before, after, is_kept, reason)
         if is_kept:
             self._tried_knobs = set()
+            self._base_first = first
             search.measure(self._current_rows(first))
         return is_kept
 
@@ -168,14 +181,25 @@ class _AutopilotJob:
                 total = self._next_total(total)
             except Interrupt as over:
                 rows = self._driver.settled_rows(first)
-                if over.ends_run and search.judge(move, rows, last=True):
+                longer_ms = self._longer_begins_ms(first)
+                is_over = over.ends_run
+                if is_over and search.judge(move, rows, last=True, longer_begins_ms=longer_ms):
                     return True, breakdown(steady(rows))
                 raise
             rows = self._driver.settled_rows(first)
             is_last = len(rows) >= MOST or self._steps_left() <= 0
-            kept = search.judge(move, rows, last=is_last)
+            longer_ms = self._longer_begins_ms(first)
+            kept = search.judge(move, rows, last=is_last, longer_begins_ms=longer_ms)
             if kept is not None:
                 return kept, breakdown(steady(rows))
+
+    def _longer_begins_ms(self, first: int) -> float | None:
+        """Return how much longer epochs take to begin since the switch at a step: see
+        `longer_begins_ms`."""
+        rows_between, total = self._driver.rows_between, self._driver.snapshot.steps_total
+        return longer_begins_ms(
+            rows_between(self._base_first, first - 1), rows_between(first, total)
+        )
 
     def _next_total(self, seen: int) -> int:
         """Wait for more steps than these. Returns their number."""

@@ -251,6 +251,10 @@ class Driver:
             self._pause()
         return snapshot
 
+    def rows_between(self, first: int, last: int) -> Rows:
+        """Return the rows of steps `first` to `last`."""
+        return self._reader.steps_between(first, last)
+
     def settled_rows(self, first: int) -> Rows:
         """Return the rows from a step on, without those in which a new pipeline settles, also one
         just before it, and the ends of epochs."""

@@ -223,6 +223,26 @@ def test_a_copy_ahead_hides_that_of_batches_in_pinned_memory() -> None:
     assert not found.may_be_slower
 
 
+@pytest.mark.parametrize(
+    ("epochs", "steps", "more_ms"),
+    [
+        pytest.param(9, 25, 3.2, id="short"),
+        pytest.param(9, 800, 0.1, id="long"),
+        pytest.param(1, 25, 0.0, id="one"),
+        pytest.param(9, None, 0.0, id="of unknown length"),
+    ],
+)
+def test_epochs_that_begin_later_take_back_what_a_copy_ahead_hides(
+    epochs: int, steps: int | None, more_ms: float
+) -> None:
+    known = copied_within_the_call(0.2)
+    run = msgspec.structs.replace(known.run, epochs=epochs, steps_per_epoch=steps)
+    found = forecast(replace(known, run=run), {"device_prefetch": "2"})
+    assert step_ms_of(found) == pytest.approx(7.0 - 1.2 + 0.3 + more_ms)
+    assert found.has_gain == (more_ms < 3)
+    assert (found.why == "it takes long as epochs begin") == (more_ms > 3)
+
+
 def test_a_copy_ahead_of_late_batches_may_hide_nothing() -> None:
     soon, late = (
         forecast(copied_within_the_call(wait), {"device_prefetch": "2"}) for wait in (0.2, 2.0)

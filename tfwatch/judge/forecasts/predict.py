@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.forecasts.evidence import Evidence
     from tfwatch.judge.steps.steady_steps import Breakdown
+    from tfwatch.runs.format import Manifest
 
 #: A buffer size that TensorFlow chooses counts as this many batches.
 _AUTO_DEPTH = 8
@@ -75,6 +76,9 @@ _LEAST_BYTES = 2 * 2**20
 #: of 33 forecasts on three H100s are within 10 %. It is -0.3 to 1.0, and differs between runs of
 #: one model: whether a copy or launching comes first is a race.
 _OVERLAP = 0.25
+#: The milliseconds by which epochs begin later with a prefetch to the device, whose iterator is
+#: made anew: 75 to 95 on an H200. From this share of a step on they are its reason.
+_BEGIN_MS, _BEGINS_FROM = 80.0, 0.1
 #: The most, the usual and the least share of a copy from pinned memory that one ahead hides, and
 #: the milliseconds that the hand-over from its thread takes: on H200s it gains 0.6 to 1.2 ms of
 #: copies of 0.9 to 1.2, and of 0.3 nothing (docs/developers/results.md).
@@ -121,7 +125,8 @@ def predict(evidence: Evidence, split: Breakdown, settings: Mapping[str, str]) -
         if PINNED in settings:
             return _pinned(evidence, split, copy_ms)
         hides_all = is_pinned(evidence.knobs, evidence.run.copied_bytes, copy_ms)
-        return _hidden(split, copy_ms) if hides_all else _copied_ahead(split, copy_ms)
+        ahead = _hidden(split, copy_ms) if hides_all else _copied_ahead(split, copy_ms)
+        return _with_begins(ahead, evidence.run)
     if settings.get(CACHE) == "off":
         return "the time of a batch without a cache has not been measured in this run"
     now = _as_it_runs(evidence)
@@ -222,6 +227,16 @@ def _copied_ahead(split: Breakdown, copy_ms: float) -> Prediction:
         "the copy is the limit" if step_ms < 1.5 * copy_ms else "kernels and copies hardly overlap"
     )
     return Prediction(step_ms, low_ms, now_ms, why, may_be_slower=True)
+
+
+def _with_begins(found: Prediction, run: Manifest) -> Prediction:
+    """Add to a step its share of what a prefetch to the device takes as an epoch begins."""
+    if run.epochs == 1 or not run.steps_per_epoch:
+        return found
+    each_ms = _BEGIN_MS / run.steps_per_epoch
+    why = found.why if each_ms < _BEGINS_FROM * found.step_ms else "it takes long as epochs begin"
+    bounds = found.step_ms + each_ms, found.low_ms + each_ms, found.high_ms + each_ms
+    return Prediction(*bounds, why, found.may_be_slower)
 
 
 # -- the work of a batch ---------------------------------------------------------------------------

@@ -77,7 +77,7 @@ _LEAST_BYTES = 2 * 2**20
 #: one model: whether a copy or launching comes first is a race.
 _OVERLAP = 0.25
 #: The milliseconds by which epochs begin later with a prefetch to the device, whose iterator is
-#: made anew: 75 to 95 on an H200. From this share of a step on they are its reason.
+#: made again: 75 to 95 on an H200. From this share of a step on they are its reason.
 _BEGIN_MS, _BEGINS_FROM = 80.0, 0.1
 #: The most, the usual and the least share of a copy from pinned memory that one ahead hides, and
 #: the milliseconds that the hand-over from its thread takes: on H200s it gains 0.6 to 1.2 ms of

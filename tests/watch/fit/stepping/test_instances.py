@@ -13,14 +13,15 @@ from tfwatch.watch.fit.stepping.instances import BesideTraining, build_instance
 pytestmark = pytest.mark.tensorflow
 
 
-def counting(count: Any) -> Any:
-    """Return a function that adds the sum of a batch."""
+def counting(count: Any, *, by_xla: bool = False) -> Any:
+    """Return a function that adds the sum of a batch. by_xla: compiled."""
     spec = tf.TensorSpec([None, 2])
 
     def add(batch: Any) -> Any:
         return count.assign_add(tf.reduce_sum(batch))
 
-    return tf.function(add, input_signature=[spec], autograph=False).get_concrete_function()
+    made = tf.function(add, input_signature=[spec], autograph=False, jit_compile=by_xla)
+    return made.get_concrete_function()
 
 
 def test_an_instance_is_built_and_its_function_does_not_run(
@@ -61,6 +62,18 @@ def test_nothing_is_built_where_tensorflow_runs_what_is_cancelled(
     with pytest.raises(RuntimeError, match="runs a call that is cancelled"):
         build_instance(function, [tf.ones([1, 2])])
     assert (len(ran), float(count)) == (1, 0)
+
+
+def test_a_step_that_xla_compiles_within_is_built_and_one_that_it_compiles_whole_is_not() -> None:
+    """XLA runs what is cancelled."""
+    count = tf.Variable(0.0)
+    whole = counting(count, by_xla=True)
+    with pytest.raises(RuntimeError, match="XLA compiles the function"):
+        build_instance(whole, [tf.ones([1, 2])])
+
+    step = tf.function(whole, input_signature=[tf.TensorSpec([None, 2])], autograph=False)
+    build_instance(step.get_concrete_function(), [tf.ones([1, 2])])
+    assert float(count) == 0
 
 
 def test_work_beside_the_training_is_done_once_on_its_device() -> None:

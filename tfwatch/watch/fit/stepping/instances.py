@@ -21,13 +21,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
+#: The attribute of a function with `jit_compile=True`. One that calls such a function has none.
+_BY_XLA = "_XlaMustCompile"
+
+
 def build_instance(function: Any, batch: Sequence[Any]) -> None:
     """Build the instance of a concrete function for arguments on the devices of these.
 
     Raises:
-        Exception: TensorFlow lacks a private name, or runs what is cancelled; the function has not
-            run then.
+        Exception: TensorFlow lacks a private name, or runs what is cancelled, as XLA does where it
+            compiles the function itself; it has not run then.
     """
+    if function.function_def.attr[_BY_XLA].b:
+        raise RuntimeError("XLA compiles the function, and runs what is cancelled")
     _check_that_nothing_runs()
     _call_cancelled(function, batch)
 

@@ -67,6 +67,17 @@ def test_a_process_that_ends_completes_the_run(ended: Ended) -> None:
     assert [run.ended and run.ended.cause for run in runs] == ["finished", "finished"]
 
 
+def test_a_step_that_is_built_for_another_device_beside_the_training_trains_the_same(
+    ended: Ended,
+) -> None:
+    """From ordinary memory and from pinned: by step 9 it is built, as the script waits for it."""
+    for is_equal, switches, built in ended.seen["copied"]:
+        assert is_equal
+        assert [[device[-5:] for device in batch] for batch in built] == [["CPU:1", "CPU:1"]]
+        assert [new for new, _ in switches] == ["2", "off"]
+        assert switches[0][1] <= 10
+
+
 def test_distributed_batches_are_split_and_switched(ended: Ended) -> None:
     results = ended.seen
     assert results["watched"] == results["stock"]

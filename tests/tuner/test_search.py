@@ -377,6 +377,12 @@ def test_a_move_is_kept_where_its_gain_is_proved(
     assert (at.reason, at.knobs["prefetch"]) == (reason, "16" if kept else "4")
 
 
+def test_a_gain_that_is_proved_and_not_worth_having_is_none() -> None:
+    at = search(KNOBS)
+    assert at.judge(MOVE, steps(20.0 / 1.015, 0.002, 400), last=True) is False
+    assert at.reason == "no gain of 2 %"
+
+
 def in_epochs(begin_ms: float, epochs: int, of: int = 25) -> Rows:
     """Steps of 10 ms in epochs that begin with a longer one."""
     rows = make_steps(np.where(np.arange(epochs * of) % of, 1.0, begin_ms - 9.0), 9.0)
@@ -390,7 +396,8 @@ def in_epochs(begin_ms: float, epochs: int, of: int = 25) -> Rows:
         pytest.param(in_epochs(30.0, 4), in_epochs(105.0, 3), 3.0, id="longer"),
         pytest.param(in_epochs(105.0, 4), in_epochs(30.0, 4), 0.0, id="shorter: no gain of a step"),
         pytest.param(in_epochs(30.0, 4), in_epochs(105.0, 2), None, id="too few to tell"),
-        pytest.param(in_epochs(30.0, 2), in_epochs(105.0, 4), 0.0, id="long epochs"),
+        pytest.param(in_epochs(30.0, 1), in_epochs(105.0, 3), 3.0, id="one before"),
+        pytest.param(in_epochs(30.0, 1)[1:], in_epochs(105.0, 3), 0.0, id="none before"),
     ],
 )
 def test_longer_begins_of_epochs_are_counted_by_step(

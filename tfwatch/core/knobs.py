@@ -336,6 +336,7 @@ class NotTimed(Enum):
         " call"
     )
     BUILDS = "TensorFlow builds the step for batches that are copied before its call"
+    NOT_BUILT = "TensorFlow cannot build the step for batches that are copied before its call"
     OWN_LOOP = "the loop is a script's own, and copies inside its step"
     NOT_SPLIT = "the steps are not split into parts"
 

@@ -20,7 +20,7 @@ from tfwatch.core.events import (
     SwitchFailed,
     TunerLost,
 )
-from tfwatch.core.knobs import AS_WRITTEN, OFF, Knobs, Refusal, option_name
+from tfwatch.core.knobs import AS_WRITTEN, Knobs, Refusal, option_name
 from tfwatch.runs.liveness import is_alive
 from tfwatch.runs.requests import (
     BY_TUNER,
@@ -80,10 +80,6 @@ class Control:
     def has_requests(self) -> bool:
         """True while a request waits; cheap enough for every step."""
         return bool(self._requests)
-
-    def asks(self, knob: str) -> bool:
-        """Return whether a request for this knob to be on waits."""
-        return any(one.knob == knob and one.value != OFF for one in tuple(self._requests))
 
     @property
     def is_stopping(self) -> bool:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _FILES = {"ReadFile", "WholeFileReaderV2", "SleepDataset"}
 #: Operations that draw random numbers, and are stateful but for those that begin with `Stateless`.
-RANDOM = re.compile(r"Random|Multinomial|Rng|TruncatedNormal|SampleDistortedBoundingBox")
+RANDOM = re.compile(
+    r"Random|Multinomial|Rng|TruncatedNormal|SampleDistortedBoundingBox|CandidateSampler"
+    r"|Fractional(Max|Avg)Pool"
+)
 #: The kind of a write to the state of Keras' random numbers, which `RandomFlip` in a map makes, and
 #: a part of that variable's name.
 _DRAW, _SEED_STATE = "RandomSeedState", "seed_generator_state"

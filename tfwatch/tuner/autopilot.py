@@ -84,8 +84,9 @@ class _AutopilotJob:
         #: The knobs of moves that were not kept, and may still be in effect.
         self._tried_knobs: set[str] = set()
         self._first_rows: Rows | None = None
-        #: The first step of the setting that moves are compared with.
-        self._base_first = 1
+        #: The first step of the setting that moves are compared with, and the last one before they
+        #: began; 0 until then.
+        self._base_first, self._base_last = 1, 0
 
     def run(self) -> None:
         self._begin()
@@ -163,7 +164,7 @@ class _AutopilotJob:
         self._publish_judged(move, before, after, is_kept, reason)
         if is_kept:
             self._tried_knobs = set()
-            self._base_first = first
+            self._base_first, self._base_last = first, 0
             search.measure(self._current_rows(first))
         return is_kept
 
@@ -176,6 +177,7 @@ class _AutopilotJob:
             Interrupt: the job is over, and no gain is proved by the steps until then.
         """
         total = first
+        self._base_last = self._base_last or first - 1
         while True:
             try:
                 total = self._next_total(total)
@@ -198,7 +200,7 @@ class _AutopilotJob:
         `longer_begins_ms`."""
         rows_between, total = self._driver.rows_between, self._driver.snapshot.steps_total
         return longer_begins_ms(
-            rows_between(self._base_first, first - 1), rows_between(first, total)
+            rows_between(self._base_first, self._base_last), rows_between(first, total)
         )
 
     def _next_total(self, seen: int) -> int:

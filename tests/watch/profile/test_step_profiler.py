@@ -336,4 +336,13 @@ def test_a_graph_says_what_it_records_and_draws(monkeypatch: pytest.MonkeyPatch)
     assert not records_much(None)
     assert not draws_random(plain)
     assert not draws_random(graph_of(lambda x: x * tf.random.stateless_uniform([3], [1, 2])))
-    assert draws_random(graph_of(lambda x: x * tf.random.uniform([3], seed=1)))
+    drawn = tf.random.uniform
+    for function in (
+        lambda x: x * drawn([3]),
+        lambda x: tf.while_loop(lambda y: tf.norm(y) < 9.0, lambda y: [y + drawn([3])], [x]),
+        lambda x: tf.map_fn(lambda y: y * drawn([]), x),
+        lambda x: tf.switch_case(tf.cast(x[0], tf.int32), [lambda: x, lambda: x * drawn([3])]),
+        lambda x: tf.random.uniform_candidate_sampler([[1]], 1, 2, unique=True, range_max=9),
+    ):
+        assert draws_random(graph_of(function))
+    assert not draws_random(graph_of(lambda x: tf.map_fn(lambda y: y + 1.0, x)))

@@ -9,7 +9,7 @@ import re
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +19,7 @@ from tfwatch.tfdata.stage_names import is_random
 from tfwatch.watch.profile.updates import Updates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 class _Added(NamedTuple):
@@ -305,28 +305,48 @@ def _operations_of(graph: Any) -> dict[str, Any]:
     names."""
     found: dict[str, Any] = {}
     with fails_open(lambda _: None):
-        for operations in _graphs_of(graph):
+        for operations in _graphs_of(graph, _called):
             for operation in operations:
                 found.setdefault(operation.name, operation)
     return found
 
 
-def _graphs_of(graph: Any) -> Iterator[list[Any]]:
-    """Yield the operations of a graph, then those of each function and branch in it."""
+def _graphs_of(graph: Any, called_by: Callable[[Any], list[str]]) -> Iterator[list[Any]]:
+    """Yield the operations of a graph, then those of each function that they call."""
     graphs = [graph] if graph is not None else []
     while graphs:
         one = graphs.pop()
         operations = one.get_operations()
         yield operations
-        called = [one._get_function(name) for each in operations for name in _called(each)]
+        called = [one._get_function(name) for each in operations for name in called_by(each)]
         graphs += [function.graph for function in called if function is not None]
 
 
 def _called(operation: Any) -> list[str]:
-    """Return the names of the functions that an operation calls."""
+    """Return the names of the functions and branches that an operation calls once."""
     called = _BRANCHES if operation.type in _IF else ("f",)
     is_call = operation.type in _IF or "PartitionedCall" in operation.type
     return [operation.get_attr(one).name for one in called] if is_call else []
+
+
+def _called_at_all(operation: Any) -> list[str]:
+    """Return the names of all functions that an operation calls, as loops and cases do."""
+    names: list[str] = []
+    for attribute, is_list in _functions_of(operation.type):
+        value = operation.get_attr(attribute)
+        names += [one.name for one in (value if is_list else [value])]
+    return names
+
+
+@cache
+def _functions_of(kind: str) -> tuple[tuple[str, bool], ...]:
+    """Return the attributes of a kind of operation that are functions, and whether each is a
+    list."""
+    from tensorflow.python.framework import op_def_registry
+
+    types = {"func": False, "list(func)": True}
+    attributes = getattr(op_def_registry.get(kind), "attr", ())
+    return tuple((one.name, types[one.type]) for one in attributes if one.type in types)
 
 
 def records_much(graph: Any) -> bool:
@@ -334,7 +354,7 @@ def records_much(graph: Any) -> bool:
     thousands of events for each step: it has a loop, or so many operations."""
     count = 0
     with fails_open(lambda _: None):
-        for operations in _graphs_of(graph):
+        for operations in _graphs_of(graph, _called):
             count += len(operations)
             if count > _MANY or any(one.type in _WHILE for one in operations):
                 return True
@@ -345,7 +365,8 @@ def draws_random(graph: Any) -> bool:
     """Return whether the graph of a step, or a function in it, has an operation that draws random
     numbers of its own state; True where that is not known."""
     with fails_open(lambda _: None):
-        kinds = {one.type for operations in _graphs_of(graph) for one in operations}
+        graphs = _graphs_of(graph, _called_at_all)
+        kinds = {one.type for operations in graphs for one in operations}
         return any(map(is_random, kinds))
     return True
 

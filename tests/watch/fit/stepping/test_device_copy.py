@@ -23,7 +23,10 @@ from tests.keras_fixtures import determinism
 from tests.runs.folders import make_writer
 from tests.runs.processes import wait_until
 from tfwatch import Watch
+from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import NotTimed
+from tfwatch.runs.control import Control
+from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.run import open_run
 from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.watch.fit.stepping import device_copy
@@ -166,15 +169,30 @@ def test_training_is_the_same_with_copies_and_with_their_knobs_switched(
     assert [event.new for event in switches][:2] == ["2" if values[0] == 2 else "on", "off"]
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(
+    ("built_after", "fails", "kind", "step", "why"),
+    [
+        pytest.param(6, False, "PipelineSwitched", 7, "", id="in the epoch"),
+        pytest.param(12, False, "PipelineSwitched", 13, "", id="in the next epoch"),
+        pytest.param(6, True, "SwitchFailed", 3, "RuntimeError: no", id="never"),
+        # It is asked for again in the second epoch.
+        pytest.param(99, False, "SwitchFailed", 12, "the run ended before", id="too late"),
+    ],
+)
 def test_a_prefetch_to_the_device_waits_until_the_step_is_built_for_it(
-    fails: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    built_after: int,
+    fails: bool,
+    kind: str,
+    step: int,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(requested_switches, "why_no_device_prefetch", lambda: None)
     monkeypatch.setattr(requested_switches, "_LONG_NS", 0)
-    go_on, devices = threading.Event(), []
+    go_on, calls, devices = threading.Event(), [], []
     real = BatchStep.build
 
     def build(step: BatchStep, batch: Any) -> None:
@@ -185,24 +203,51 @@ def test_a_prefetch_to_the_device_waits_until_the_step_is_built_for_it(
         real(step, batch)
 
     def let_go(batch: int, _: Any) -> None:
-        if batch == 5:
+        calls.append(batch)
+        if len(calls) == built_after:
             go_on.set()
-            wait_until(lambda: "tfwatch-warm-up" not in {one.name for one in threading.enumerate()})
+            _await_warm_up()
 
     monkeypatch.setattr(BatchStep, "build", build)
     with determinism(False):
         stock, _ = train(None, {})
         watched, run = train(tmp_path, {2: {"device_prefetch": 2}}, let_go)
+    go_on.set()
+    _await_warm_up()
 
     assert watched == stock
     assert devices == [["CPU:0", "CPU:0"]]
-    kind = "SwitchFailed" if fails else "PipelineSwitched"
-    event, *_ = (one for one in run.events if type(one).__name__ in (kind, "SwitchFailed"))
-    assert type(event).__name__ == kind
-    assert event.step == (6 if fails else 7)
-    assert not fails or "the step cannot be built for batches on the GPU" in event.reason
+    event = next(one for one in run.events if isinstance(one, (PipelineSwitched, SwitchFailed)))
+    assert (type(event).__name__, event.step) == (kind, step)
+    assert why in getattr(event, "reason", "")
     (note,) = (one.text for one in run.events if "TensorFlow has built" in getattr(one, "text", ""))
     assert "the switch takes effect once" in note
+
+
+def _await_warm_up() -> None:
+    wait_until(lambda: "tfwatch-warm-up" not in {one.name for one in threading.enumerate()})
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "is_refused"),
+    [
+        ("device_prefetch", "2", True),
+        ("device_prefetch", "off", True),
+        ("pinned", "on", True),
+        ("pinned", "off", False),
+    ],
+)
+def test_of_a_step_that_draws_random_numbers_only_what_moves_its_batches_is_refused(
+    knob: str, value: str, is_refused: bool
+) -> None:
+    stages = SimpleNamespace(use=lambda _: None)
+    session: Any = SimpleNamespace(
+        writer=make_writer(None), control=Control(), stages=stages, py_dataset=None
+    )
+    switches = requested_switches.RequestedSwitches(session, lambda _: None, lambda _: None)
+    switches.placement = placed(True, NotTimed.DRAWS, draws=True)
+    why = switches._why_not_copied(SwitchRequest(knob, value, by="key"))
+    assert why == (NotTimed.DRAWS.value if is_refused else "")
 
 
 def test_a_step_that_draws_random_numbers_keeps_the_place_of_its_batches() -> None:
@@ -315,11 +360,12 @@ def test_copies_leave_the_call_once_tensorflow_has_built_the_step_for_them(
     batch = batch_of(float32=LEAST_BYTES)
     assert np.isnan([copy(batch) for _ in range(3)]).all()
     assert writer.manifest().copy_not_timed == NotTimed.BUILDS.value
+    assert placement.why_not("device_prefetch") is None  # it waits too
 
     go_on.set()
-    wait_until(lambda: not any(one.name == "tfwatch-warm-up" for one in threading.enumerate()))
+    _await_warm_up()
     assert np.isnan([copy(batch) for _ in range(2)]).all() == bool(failure)
-    assert writer.manifest().copy_not_timed == (NotTimed.BUILDS.value if failure else "")
+    assert writer.manifest().copy_not_timed == (NotTimed.NOT_BUILT.value if failure else "")
     assert built == [True]
 
 

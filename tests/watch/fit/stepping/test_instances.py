@@ -76,16 +76,29 @@ def test_a_step_that_xla_compiles_within_is_built_and_one_that_it_compiles_whole
     assert float(count) == 0
 
 
-def test_work_beside_the_training_is_done_once_on_its_device() -> None:
+def test_work_beside_the_training_is_done_once_on_the_device_of_its_thread() -> None:
+    from tensorflow.python.eager import context
+
     done: list[tuple[str, str]] = []
     beside = BesideTraining(
-        lambda: done.append((threading.current_thread().name, tf.zeros(1).device[-5:]))
+        lambda: done.append((threading.current_thread().name, context.context().device_name))
     )
-    with tf.device("/CPU:0"):
+    with tf.device("/GPU:7"):
         assert not beside.is_over() or done
     wait_until(beside.is_over)
-    assert done == [("tfwatch-warm-up", "CPU:0")]
+    ((name, device),) = done
+    assert (name, device[-12:]) == ("tfwatch-warm-up", "device:GPU:7")
     assert beside.failure == ""
+
+
+def test_without_a_thread_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(instances, "start_awaited", none_left)
+    beside = BesideTraining(lambda: None)
+    assert beside.is_over()
+    assert beside.failure == "RuntimeError: can't start new thread"
 
 
 def test_work_that_fails_says_why() -> None:

@@ -97,11 +97,11 @@ class Placement:
     def why_not(self, knob: str) -> NotTimed | None:
         """Return why a knob of the copy stays as it is: batches in pinned memory only take a copy
         ahead."""
-        step, is_ahead = self.step(), knob == DEVICE_PREFETCH
+        step, is_ahead, why = self.step(), knob == DEVICE_PREFETCH, self.why_in_call
         if step is not None and is_ahead and step.draws_random():
             return NotTimed.DRAWS
-        takes = self.why_in_call is NotTimed.PINNED and is_ahead and self.may_change()
-        return None if takes else self.why_in_call
+        takes = why is NotTimed.PINNED and is_ahead and self.may_change()
+        return None if takes or why is NotTimed.BUILDS else why
 
 
 class DeviceCopy:
@@ -277,9 +277,8 @@ class TimedCopy:
     def _move(self, moves: BesideTraining) -> None:
         """Copy before the call once TensorFlow has built the step for it; never where it cannot."""
         if moves.is_over():
-            self._moves = None
-            if not moves.failure:
-                self._placement.why_in_call = self._is_ahead = None
+            self._moves = self._is_ahead = None
+            self._placement.why_in_call = NotTimed.NOT_BUILT if moves.failure else None
 
     def _describe_pinned(self, took_ns: float) -> None:
         """Describe the copy from pinned memory that one ahead would hide, once the step is traced:

@@ -7,6 +7,7 @@ s for ResNet50. A call that is cancelled before it begins builds the instance an
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,8 @@ def build_instance(function: Any, batch: Sequence[Any]) -> None:
         Exception: TensorFlow lacks a private name, or runs what is cancelled, as XLA does where it
             compiles the function itself; it has not run then.
     """
-    if function.function_def.attr[_BY_XLA].b:
+    attributes = function.function_def.attr
+    if _BY_XLA in attributes and attributes[_BY_XLA].b:
         raise RuntimeError("XLA compiles the function, and runs what is cancelled")
     _check_that_nothing_runs()
     _call_cancelled(function, batch)
@@ -60,13 +62,15 @@ def _check_that_nothing_runs() -> None:
 
 def _call_cancelled(function: Any, arguments: Sequence[Any]) -> None:
     # Not `CancellationManagerContext`, which cancels the calls of all threads.
-    from tensorflow.python.eager import cancellation, context, execute
+    from tensorflow.python.eager import cancellation, context, execute, executor
 
     inner, ctx = function._inference_function, context.context()
     attributes = tuple(chain.from_iterable(ctx.function_call_options.as_attrs().items()))
     manager = cancellation.CancellationManager()
     manager.start_cancel()
-    try:
+    # An asynchronous executor would raise the error in all later operations.
+    in_turn = context.executor_scope(executor.new_executor(enable_async=False))
+    with in_turn, suppress(tf.errors.CancelledError):
         execute.execute_with_cancellation(
             inner.name.decode(),
             len(inner.function_type.flat_outputs),
@@ -75,8 +79,6 @@ def _call_cancelled(function: Any, arguments: Sequence[Any]) -> None:
             ctx,
             manager,
         )
-    except tf.errors.CancelledError:
-        return
 
 
 class BesideTraining:
@@ -94,8 +96,9 @@ class BesideTraining:
             from tensorflow.python.eager import context
 
             device = context.context().device_name or None
-            self._thread = start_awaited("warm-up", partial(self._run, device))
-        return not self._thread.is_alive()
+            with fails_open(self._fail):  # the system may have no thread left
+                self._thread = start_awaited("warm-up", partial(self._run, device))
+        return self._thread is None or not self._thread.is_alive()
 
     def _run(self, device: str | None) -> None:
         with fails_open(self._fail), tf.device(device):

@@ -82,7 +82,7 @@ class RequestedSwitches:
             self._py_dataset.allow_random_draws()
         self.current = CurrentPipeline(self.script, note_failure)
         self.requested: list[SwitchAsked] = []
-        #: Those that take effect with an epoch, by their knob.
+        #: Those that take effect with an epoch, or once the step is built for them, by their knob.
         self._deferred: dict[str, SwitchAsked] = {}
         #: The epochs of a cache that fills.
         self._cache_epochs = 0
@@ -183,10 +183,12 @@ class RequestedSwitches:
 
     def _take_deferred(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
         """Begin an epoch: return its knobs, and the deferred switches that take effect with it."""
-        for asked in self._deferred.values():
+        is_built = self._is_built()
+        due = [one for one in self._deferred.values() if one.knob != DEVICE_PREFETCH or is_built]
+        for asked in due:
             knobs = knobs.with_value(asked.knob, asked.new)
         self._close_cache_without(knobs)
-        begun = [knob for knob in self._deferred if knob != CACHE or self._has_filled(knobs)]
+        begun = [one.knob for one in due if one.knob != CACHE or self._has_filled(knobs)]
         return knobs, [self._deferred.pop(knob) for knob in begun]
 
     def _has_filled(self, knobs: Knobs) -> bool:
@@ -215,12 +217,11 @@ class RequestedSwitches:
             self._control.release(steps)
         if self._late is not None:
             return self._follow(*self._late, self.current.batches_given(steps))
-        if not self._control.has_requests or self.current.pipeline.is_switching:
-            return False
-        if self._control.asks(DEVICE_PREFETCH) and not self._is_warm():
+        is_asked = self._control.has_requests or DEVICE_PREFETCH in self._deferred
+        if not is_asked or self.current.pipeline.is_switching:
             return False
         with fails_open(self._refuse):
-            knobs = self._accept(steps)
+            knobs = self._take_built(self._accept(steps))
             if knobs == self._control.knobs:
                 return False
             with fails_open(self._refuse):
@@ -228,15 +229,33 @@ class RequestedSwitches:
             return True
         return False
 
-    def _is_warm(self) -> bool:
-        """Return whether TensorFlow has built what the first batch of a prefetch to the device
-        needs; begin to build it beside the training."""
-        if self._why_no_copy(DEVICE_PREFETCH):
+    def _take_built(self, knobs: Knobs) -> Knobs:
+        """Return the knobs with the deferred prefetch to the device, once it is built."""
+        if not self._is_built():
+            return knobs
+        asked = self._deferred.pop(DEVICE_PREFETCH)
+        self.requested.append(asked)
+        return knobs.with_value(asked.knob, asked.new)
+
+    def _is_built(self) -> bool:
+        """Return whether a deferred prefetch to the device can take effect: TensorFlow has built
+        what its first batch needs. One that cannot be built is refused."""
+        if DEVICE_PREFETCH not in self._deferred or not self._is_warm():
+            return False
+        if not (failed := self._warm_up.failure if self._warm_up else ""):
             return True
+        self.requested.append(self._deferred.pop(DEVICE_PREFETCH))
+        self._refuse(f"the step cannot be built for batches on the GPU: {failed}")
+        return False
+
+    def _is_warm(self) -> bool:
+        """Return whether it is built, or cannot be; begin to build it beside the training."""
         placement = self.placement
         step, flat = placement.step(), self.current.spec.flat
-        if step is None or not step.is_ready or flat is None:
-            return step is None
+        if step is None or flat is None:
+            return True
+        if not step.is_ready:
+            return False
         if self._warm_up is None or self._warm_for is not placement:
             self._warm_for, self._warm_from_ns = placement, self._writer.now_ns()
             self._warm_up = BesideTraining(lambda: step.build(first_on_device(flat)))
@@ -342,7 +361,7 @@ class RequestedSwitches:
                 now, epochs = self._writer.now_ns(), self._epochs_until(name, new)
                 asked = SwitchAsked(now, name, old, new, steps, request.by, epochs)
                 self._writer.event(asked)
-                if epochs:
+                if epochs or (name == DEVICE_PREFETCH and new != OFF):
                     self._defer(asked)
                 else:
                     self._deferred.pop(name, None)
@@ -378,7 +397,8 @@ class RequestedSwitches:
         return int(knob == WORKERS and waits) or epochs_until(knob, value)
 
     def _defer(self, asked: SwitchAsked) -> None:
-        """Defer a switch to an epoch; one back to the setting in effect cancels the one before."""
+        """Defer a switch to an epoch, or until the step is built for it; one back to the setting in
+        effect cancels the one before."""
         self._deferred.pop(asked.knob, None)
         if asked.new != asked.old:
             self._deferred[asked.knob] = asked
@@ -401,13 +421,9 @@ class RequestedSwitches:
 
     def _why_not_copied(self, request: SwitchRequest) -> str:
         """Return why a request for a knob of the copy is refused."""
-        why, turns_on = self._why_no_copy(request.knob), request.value != OFF
-        if why and (turns_on or why is NotTimed.DRAWS):
-            return why.value
-        if not turns_on or request.knob != DEVICE_PREFETCH or self._warm_up is None:
-            return ""
-        failed = self._warm_up.failure
-        return f"the step cannot be built for batches on the GPU: {failed}" if failed else ""
+        why, is_ahead = self._why_no_copy(request.knob), request.knob == DEVICE_PREFETCH
+        is_refused = request.value != OFF or (is_ahead and why is NotTimed.DRAWS)
+        return why.value if why and is_refused else ""
 
     def _why_no_copy(self, knob: str) -> NotTimed | None:
         """Return why a knob of the copy stays as it is: it copies plain tensors before the step's

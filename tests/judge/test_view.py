@@ -141,14 +141,20 @@ def test_what_is_unrecorded_is_told_with_its_step() -> None:
     assert header_of(view).endswith("NOT RECORDED")
 
 
-def test_a_request_of_this_screen_is_shown_at_once() -> None:
-    run = usual(None)
+@pytest.mark.parametrize(
+    ("knob", "value", "note"),
+    [
+        ("workers", "auto", "requested, waits for the current batch"),
+        ("device_prefetch", "2", "requested, waits until the step is built"),
+    ],
+)
+def test_a_request_of_this_screen_is_shown_at_once(knob: str, value: str, note: str) -> None:
+    knobs = ("prefetch", "workers", "device_prefetch")
+    run = usual(None, knobs=dict.fromkeys(knobs, "off"), switchable=[*knobs])
 
-    rows = knob_rows(look(run, (KnobRequest("workers", "auto", run.at_s),)), live=True)
+    rows = knob_rows(look(run, (KnobRequest(knob, value, run.at_s),)), live=True)
 
-    assert [row.note for row in rows if row.name == "workers"] == [
-        "requested, waits for the current batch"
-    ]
+    assert [row.note for row in rows if row.name == knob.replace("_", " ")] == [note]
 
 
 def test_a_setting_that_measured_slower_is_no_forecast() -> None:

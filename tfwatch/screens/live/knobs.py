@@ -20,8 +20,10 @@ from tfwatch.core.knobs import (
     AUTO,
     CACHE,
     DEFAULT,
+    DEVICE_PREFETCH,
     KNOBS,
     MULTIPROCESSING,
+    OFF,
     WAIT,
     WORKERS,
     Knob,
@@ -216,12 +218,15 @@ def _status(view: RunView, state: KnobState) -> str:
 
 
 def _waiting(view: RunView, state: KnobState) -> str:
-    """Return `requested, from epoch 3`, or `requested, waits for the current batch`."""
+    """Return `requested, from epoch 3`, or `requested, waits for the current batch`. A prefetch to
+    the device waits longer, the first time for up to 11 s."""
     if deferred := view.situation.deferred.get(state.knob):
         return deferred[1]
     if view.situation.phase is Phase.STARTING:
         return "requested, applies at start"
-    return "requested, waits for the current batch"
+    is_built_first = state.knob == DEVICE_PREFETCH and state.coming != OFF
+    until = "until the step is built" if is_built_first else "for the current batch"
+    return f"requested, waits {until}"
 
 
 def effect_lines(view: RunView) -> list[str]:

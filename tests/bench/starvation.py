@@ -177,9 +177,7 @@ class Busy:
 
 def trace(folder: Path, measure: Callable[[], None]) -> Busy:
     """Run `measure` under one device trace that is written below `folder`."""
-    tf.profiler.experimental.start(
-        str(folder), tf.profiler.experimental.ProfilerOptions(host_tracer_level=1)
-    )
+    tf.profiler.experimental.start(str(folder))
     try:
         measure()
     finally:

@@ -418,7 +418,7 @@ def test_longer_begins_of_epochs_are_counted_by_step(
 def test_a_gain_that_the_begin_of_epochs_takes_back_is_none(
     longer_ms: float | None, kept: bool | None, reason: str
 ) -> None:
-    """A prefetch to the device is built anew with each epoch."""
+    """A prefetch to the device is built again with each epoch."""
     at, faster = search(KNOBS), steps(12.0, 0.02)
     assert at.judge(MOVE, faster, last=False, longer_begins_ms=longer_ms) is kept
     assert at.reason == reason

@@ -165,6 +165,9 @@ _TABLE = (
 KNOBS: Final = {knob.name: knob for knob in _TABLE}
 #: The knobs of the copy to a device with memory of its own.
 COPY_KNOBS: Final = (PINNED, DEVICE_PREFETCH)
+#: The batches that are copied into pinned memory beside each other: with one, a step over arrays
+#: with a prefetch to the device took an H200 7.8 ms in place of 7.0.
+PINNED_CALLS: Final = 2
 PY_DATASET_KNOBS: Final = tuple(knob.name for knob in _TABLE if knob.of_py_dataset)
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfwatch.core.knobs import AUTO, DEFAULT, OFF, Knobs, number_of
+from tfwatch.core.knobs import AUTO, DEFAULT, OFF, PINNED_CALLS, Knobs, number_of
 from tfwatch.tfdata.stage_names import OWN, kind_of, spine_of
 
 
@@ -71,11 +71,6 @@ def count_of(value: str) -> int | None:
 DEVICE = "/GPU:0"
 
 
-#: The batches that are copied beside each other. With one, the batch behind it is not made
-#: meanwhile: of arrays, with a prefetch to the device, a step of 7.0 ms on an H200 took 7.8.
-_PINNED_CALLS = 2
-
-
 def in_pinned_memory(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
     """Return a pipeline whose batches are in memory that the GPU reads directly, if the knobs ask
     for it: the same elements.
@@ -107,7 +102,7 @@ def _in_batches_of_one(elements: tf.data.Dataset, same: Any) -> tf.data.Dataset:
     # `tf.data.experimental.map_and_batch`, which warns that it is deprecated.
     from tensorflow.python.data.experimental.ops import batching
 
-    return batching._MapAndBatchDataset(elements, same, 1, _PINNED_CALLS, False)
+    return batching._MapAndBatchDataset(elements, same, 1, PINNED_CALLS, False)
 
 
 def in_one_batch(parts: list[tf.Tensor]) -> list[tf.Tensor]:

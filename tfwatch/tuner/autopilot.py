@@ -184,14 +184,12 @@ class _AutopilotJob:
             except Interrupt as over:
                 rows = self._driver.settled_rows(first)
                 longer_ms = self._longer_begins_ms(first)
-                is_over = over.ends_run
-                if is_over and search.judge(move, rows, last=True, longer_begins_ms=longer_ms):
+                if over.ends_run and search.judge(move, rows, longer_ms, last=True):
                     return True, breakdown(steady(rows))
                 raise
             rows = self._driver.settled_rows(first)
             is_last = len(rows) >= MOST or self._steps_left() <= 0
-            longer_ms = self._longer_begins_ms(first)
-            kept = search.judge(move, rows, last=is_last, longer_begins_ms=longer_ms)
+            kept = search.judge(move, rows, self._longer_begins_ms(first), last=is_last)
             if kept is not None:
                 return kept, breakdown(steady(rows))
 

@@ -160,7 +160,7 @@ class AutopilotSearch:
         return moves[0]
 
     def judge(
-        self, move: Move, rows: Rows, *, last: bool, longer_begins_ms: float | None = 0.0
+        self, move: Move, rows: Rows, longer_begins_ms: float | None = 0.0, *, last: bool
     ) -> bool | None:
         """Judge a move by its settled steps. Returns whether it is kept; None where it needs more
         steps.
@@ -172,17 +172,15 @@ class AutopilotSearch:
         if effect is None:
             return self._refuse(move, "not enough steps to judge it") if last else None
         after = _parts(rows)
-        gain = _less(effect.estimate, 1 + (longer_begins_ms or 0.0) / after.step.mean)
-        kept = gain.low > 1 and gain.ratio > 1 + LEAST_GAIN
+        gain = _divided(effect.estimate, 1 + (longer_begins_ms or 0.0) / after.step.mean)
+        kept = _is_kept(gain)
         is_open = longer_begins_ms is None if kept else _is_open(gain, len(rows))
         if is_open and not last:
             return None
         if not kept:
             if after.step.median > (1 + LEAST_GAIN) * self.first.step.median:
                 self._slow_steps += len(rows) + settling_steps(move.settings)
-            of_steps = effect.estimate
-            eaten = of_steps.low > 1 and of_steps.ratio > 1 + LEAST_GAIN
-            why = "its epochs take longer to begin" if eaten else _why_not(gain)
+            why = "its epochs take longer to begin" if _is_kept(effect.estimate) else _why_not(gain)
             return self._refuse(move, why)
         self.knobs |= move.settings
         self._tried.append(dict(self.knobs))
@@ -344,14 +342,18 @@ def longer_begins_ms(before: Rows, after: Rows) -> float | None:
 
 
 def _first_steps(rows: Rows) -> Rows:
-    """Return the first steps of epochs."""
-    others = Flag.SWITCH | Flag.COMPILE | Flag.RETRACE
-    firsts: Rows = rows[(rows["flags"] & Flag.EPOCH_START > 0) & (rows["flags"] & others == 0)]
+    """Return the first steps of epochs, without those in which something else took time too."""
+    firsts: Rows = rows[rows["flags"] == int(Flag.EPOCH_START)]
     return firsts
 
 
-def _less(gain: Estimate, costs: float) -> Estimate:
-    return Estimate(gain.ratio / costs, gain.low / costs, gain.high / costs)
+def _divided(gain: Estimate, by: float) -> Estimate:
+    return Estimate(gain.ratio / by, gain.low / by, gain.high / by)
+
+
+def _is_kept(gain: Estimate) -> bool:
+    """Return whether a gain is proved, and worth having."""
+    return gain.low > 1 and gain.ratio > 1 + LEAST_GAIN
 
 
 def _is_open(gain: Estimate, steps: int) -> bool:

@@ -13,11 +13,7 @@ from tfwatch.judge.findings.finding import Advice, Finding
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.findings.switch_lines import advise_gain, switch_line
 from tfwatch.judge.forecasts.forecast import best
-from tfwatch.judge.forecasts.predict import (
-    bandwidth,
-    is_pinned,
-    saved_if_pinned_ms,
-)
+from tfwatch.judge.forecasts.predict import bandwidth, is_pinned, saved_if_pinned_ms
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from tfwatch.core.knobs import (
     OFF,
     ON,
     PINNED,
+    PINNED_CALLS,
     PREFETCH,
     PY_DATASET_KNOBS,
     WORKERS,
@@ -57,7 +58,8 @@ _LINES = {
     PREFETCH: "dataset = dataset.prefetch({})  # the last stage: prepares batches while a step"
     " runs",
     PINNED: "dataset = dataset.apply(tf.data.experimental.map_and_batch(lambda *parts: parts, 1,"
-    " num_parallel_calls=2))  # the last stages: batches in memory that the GPU reads\n"
+    f" num_parallel_calls={PINNED_CALLS}))"
+    "  # the last stages: batches in memory that the GPU reads\n"
     "dataset = dataset.map(lambda *parts: tf.nest.map_structure(lambda part: tf.squeeze(part, 0),"
     " parts))",
     DEVICE_PREFETCH: "dataset = dataset.apply(tf.data.experimental.prefetch_to_device("

@@ -219,7 +219,7 @@ def _status(view: RunView, state: KnobState) -> str:
 
 def _waiting(view: RunView, state: KnobState) -> str:
     """Return `requested, from epoch 3`, or `requested, waits for the current batch`. A prefetch to
-    the device waits longer, the first time for up to 11 s."""
+    the device waits longer the first time: for 6 s with ResNet50."""
     if deferred := view.situation.deferred.get(state.knob):
         return deferred[1]
     if view.situation.phase is Phase.STARTING:

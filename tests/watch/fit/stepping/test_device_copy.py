@@ -10,6 +10,7 @@ import platform
 import threading
 import time
 import weakref
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -59,7 +60,7 @@ def placed(
     build: Any = lambda _: None,
 ) -> Placement:
     """Return the place of the batches of a step."""
-    step = SimpleNamespace(is_ready=True, draws_random=lambda: draws, build=build)
+    step: Any = SimpleNamespace(is_ready=True, draws_random=lambda: draws, build=build)
     return Placement(lambda: step, is_known, why_in_call)
 
 
@@ -191,7 +192,6 @@ def test_a_prefetch_to_the_device_waits_until_the_step_is_built_for_it(
     monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(requested_switches, "why_no_device_prefetch", lambda: None)
-    monkeypatch.setattr(requested_switches, "_LONG_NS", 0)
     go_on, calls, devices = threading.Event(), [], []
     real = BatchStep.build
 
@@ -414,6 +414,9 @@ def test_a_step_and_the_place_of_its_batches_are_freed_without_garbage_collectio
     step = BatchStep(lambda batches: next(batches), spec, eager=False)
     step([tf.zeros(1)])
     assert step.placement.may_change()
+    step.placement.ahead = BesideTraining(partial(step.build, [tf.zeros(1)]))
+    wait_until(step.placement.ahead.is_over)
+    assert not step.placement.ahead.failure
     freed = weakref.ref(step)
     gc.collect()
     gc.disable()

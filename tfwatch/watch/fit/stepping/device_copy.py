@@ -20,7 +20,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfwatch.runs.writer import RunWriter
+    from tfwatch.watch.fit.stepping.step_runners import BatchStep
 
 #: Smaller parts, as labels are, stay inside the call: a copy costs 0.06 ms beside its bytes on an
 #: H100.
@@ -62,31 +63,19 @@ _LONGEST = 4.0
 _FIRST = 15
 
 
-class StepOfBatches(Protocol):
-    """The step whose batches have a place."""
-
-    @property
-    def is_ready(self) -> bool:
-        """The first call is done."""
-
-    def draws_random(self) -> bool | None:
-        """Return whether its trace draws random numbers; None without one."""
-
-    def build(self, batch: Sequence[Any]) -> None:
-        """Build TensorFlow's instance of it for batches on the devices of this one."""
-
-
 @dataclass
 class Placement:
     """The place of the batches of a step when it is called.
 
     step: None where nothing is known of it, or it is gone. is_known: a first batch has decided.
     why_in_call: the call copies the batches, for this reason; None where they are copied before it.
+    ahead: builds the step for batches that are copied ahead; None before somebody asked.
     """
 
-    step: Callable[[], StepOfBatches | None] = lambda: None
+    step: Callable[[], BatchStep | None] = lambda: None
     is_known: bool = False
     why_in_call: NotTimed | None = None
+    ahead: BesideTraining | None = None
 
     def may_change(self) -> bool:
         """Return whether another place leaves the random numbers that the step draws; False before

@@ -87,7 +87,7 @@ class BesideTraining:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self.failure = ""
-        self._work = work
+        self._work: Callable[[], None] | None = work
         self._thread: threading.Thread | None = None
 
     def is_over(self) -> bool:
@@ -101,8 +101,11 @@ class BesideTraining:
         return self._thread is None or not self._thread.is_alive()
 
     def _run(self, device: str | None) -> None:
+        # What is kept with a step must not keep it.
+        work, self._work = self._work, None
         with fails_open(self._fail), tf.device(device):
-            self._work()
+            if work is not None:
+                work()
 
     def _fail(self, why: str) -> None:
         self.failure = why

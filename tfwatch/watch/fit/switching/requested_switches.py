@@ -8,7 +8,6 @@ iterator has caught up with the training.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +49,7 @@ if TYPE_CHECKING:
     from tfwatch.watch.session import Session
 
 _RUN_ENDED = "the run ended before it was in effect"
-#: What a user reads who waits longer than this for a prefetch to the device.
 _BUILDS = "the switch takes effect once TensorFlow has built the step for batches on the GPU"
-_LONG_NS = 1_000_000_000
 
 
 class RequestedSwitches:
@@ -90,9 +87,6 @@ class RequestedSwitches:
         #: to these knobs.
         self._late: tuple[Replay, Knobs] | None = None
         self._build_ms = 0.0
-        self._warm_up: BesideTraining | None = None
-        self._warm_for: Placement | None = None
-        self._warm_from_ns = math.inf
 
     # -- the epochs -------------------------------------------------------------------------------
 
@@ -183,8 +177,7 @@ class RequestedSwitches:
 
     def _take_deferred(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
         """Begin an epoch: return its knobs, and the deferred switches that take effect with it."""
-        is_built = self._is_built()
-        due = [one for one in self._deferred.values() if one.knob != DEVICE_PREFETCH or is_built]
+        due = [asked for asked in self._deferred.values() if asked.knob != DEVICE_PREFETCH]
         for asked in due:
             knobs = knobs.with_value(asked.knob, asked.new)
         self._close_cache_without(knobs)
@@ -230,25 +223,20 @@ class RequestedSwitches:
         return False
 
     def _take_built(self, knobs: Knobs) -> Knobs:
-        """Return the knobs with the deferred prefetch to the device, once it is built."""
-        if not self._is_built():
+        """Return the knobs with the deferred prefetch to the device, once TensorFlow has built what
+        its first batch needs. One that cannot be built is refused."""
+        asked = self._deferred.get(DEVICE_PREFETCH)
+        if asked is None or not self._is_built():
             return knobs
-        asked = self._deferred.pop(DEVICE_PREFETCH)
+        del self._deferred[DEVICE_PREFETCH]
+        if (ahead := self.placement.ahead) is not None and ahead.failure:
+            why = f"the step cannot be built for batches on the GPU: {ahead.failure}"
+            self._note_failed(asked.knob, asked.old, asked.new, asked.step, why)
+            return knobs
         self.requested.append(asked)
         return knobs.with_value(asked.knob, asked.new)
 
     def _is_built(self) -> bool:
-        """Return whether a deferred prefetch to the device can take effect: TensorFlow has built
-        what its first batch needs. One that cannot be built is refused."""
-        if DEVICE_PREFETCH not in self._deferred or not self._is_warm():
-            return False
-        if not (failed := self._warm_up.failure if self._warm_up else ""):
-            return True
-        self.requested.append(self._deferred.pop(DEVICE_PREFETCH))
-        self._refuse(f"the step cannot be built for batches on the GPU: {failed}")
-        return False
-
-    def _is_warm(self) -> bool:
         """Return whether it is built, or cannot be; begin to build it beside the training."""
         placement = self.placement
         step, flat = placement.step(), self.current.spec.flat
@@ -256,14 +244,10 @@ class RequestedSwitches:
             return True
         if not step.is_ready:
             return False
-        if self._warm_up is None or self._warm_for is not placement:
-            self._warm_for, self._warm_from_ns = placement, self._writer.now_ns()
-            self._warm_up = BesideTraining(lambda: step.build(first_on_device(flat)))
-        is_over = self._warm_up.is_over()
-        if not is_over and self._writer.now_ns() - self._warm_from_ns > _LONG_NS:
-            self._warm_from_ns = math.inf
+        if placement.ahead is None:
+            placement.ahead = BesideTraining(lambda: step.build(first_on_device(flat)))
             self._writer.note(_BUILDS)
-        return is_over
+        return placement.ahead.is_over()
 
     def _switch(self, knobs: Knobs, batches: int) -> None:
         """Switch to the knobs after so many batches: at once, or when another iterator has caught
@@ -523,15 +507,13 @@ class RequestedSwitches:
             missed += self.requested
             self.requested.clear()
         for asked in missed:
-            self._note_missed(asked.knob, asked.old, asked.new, asked.step)
+            self._note_failed(asked.knob, asked.old, asked.new, asked.step, _RUN_ENDED)
         planned, self._control.planned = self._control.planned, []
         for due in planned:
             turned = knobs.with_value(due.knob, due.value)
             for knob, old, new in knobs.differences(turned):
-                self._note_missed(knob, old, new, due.at_step)
+                self._note_failed(knob, old, new, due.at_step, _RUN_ENDED)
             knobs = turned
 
-    def _note_missed(self, knob: str, old: str, new: str, step: int) -> None:
-        self._writer.event(
-            SwitchFailed(self._writer.now_ns(), knob, _RUN_ENDED, old, new, step, old)
-        )
+    def _note_failed(self, knob: str, old: str, new: str, step: int, why: str) -> None:
+        self._writer.event(SwitchFailed(self._writer.now_ns(), knob, why, old, new, step, old))

@@ -34,7 +34,7 @@ from tfwatch.runs.create import make_writer
 from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.run import open_run
 from tfwatch.watch.fit.fetch import Fetch
-from tfwatch.watch.fit.stepping.device_copy import Placement
+from tfwatch.watch.fit.stepping.batch_step import Placement
 
 EPOCHS, MOST_STAGES = 3, 7
 #: The batches of an epoch without end; the most of any other.

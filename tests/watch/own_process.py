@@ -25,8 +25,8 @@ from tfwatch.runs.writer import RunWriter
 from tfwatch.tfdata import work_ahead
 from tfwatch.watch.fit import fit_runs
 from tfwatch.watch.fit.stepping import device_copy
+from tfwatch.watch.fit.stepping.batch_step import BatchStep
 from tfwatch.watch.fit.stepping.device_copy import DeviceCopy
-from tfwatch.watch.fit.stepping.step_runners import BatchStep
 from tfwatch.watch.fit.switching import requested_switches
 from tfwatch.watch.loops.async_loop import can_probe_gpu, make_completion_probe
 

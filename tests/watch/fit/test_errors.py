@@ -17,7 +17,7 @@ from tests.whole import events_of, only
 from tfwatch.core.events import Noted, RunEnded, TrainingFailed, WatchFailed
 from tfwatch.runs.run import open_run
 from tfwatch.runs.snapshot import Snapshot
-from tfwatch.watch.fit.stepping.step_runners import BatchStep
+from tfwatch.watch.fit.stepping.batch_step import BatchStep
 
 pytestmark = pytest.mark.tensorflow
 

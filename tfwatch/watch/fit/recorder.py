@@ -14,14 +14,14 @@ from tfwatch.core.errors import fails_open, message_of, raise_interrupt
 from tfwatch.core.knobs import NotTimed
 from tfwatch.tfdata.disposal import keep_when_forked
 from tfwatch.watch.fit.fetch import Fetch
-from tfwatch.watch.fit.stepping.device_copy import Placement, make_copy, why_no_device_prefetch
+from tfwatch.watch.fit.stepping.batch_step import BatchStep, Placement
+from tfwatch.watch.fit.stepping.device_copy import make_copy, why_no_device_prefetch
 from tfwatch.watch.fit.stepping.eager_operations import time_operations
 from tfwatch.watch.fit.stepping.fused_steps import FusedSteps
 from tfwatch.watch.fit.stepping.kept_traces import find_kept, keep
 from tfwatch.watch.fit.stepping.single_step import SingleStep
 from tfwatch.watch.fit.stepping.step_runners import (
     ITERATORS,
-    BatchStep,
     InGraphRunner,
     StepByStepRunner,
     TrainFunction,

@@ -31,9 +31,9 @@ from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.run import open_run
 from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.watch.fit.stepping import device_copy
-from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, Placement, TimedCopy
+from tfwatch.watch.fit.stepping.batch_step import BatchStep, Placement
+from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
 from tfwatch.watch.fit.stepping.instances import BesideTraining
-from tfwatch.watch.fit.stepping.step_runners import BatchStep
 from tfwatch.watch.fit.switching import requested_switches
 
 pytestmark = pytest.mark.tensorflow

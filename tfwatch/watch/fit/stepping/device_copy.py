@@ -6,9 +6,7 @@ when it is done, so nothing is lost by making it apart. One from pinned memory g
 launching where the call makes it: of 7.7 ms on an H200 that saves 0.7. So these are left to the
 call, and are no part of the step of their own, but for those that a prefetch to the device makes.
 
-The first batch of a fit decides for all. TensorFlow keeps one instance of the step for batches in
-host memory and one for those on the GPU, and stateful random operations of each draw numbers of
-their own: a step that has some keeps the place of its first fit.
+The first batch of a fit decides for all: see `batch_step`.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import math
 import platform
 import time
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -26,7 +23,7 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, raise_interrupt
 from tfwatch.core.errors import reason as to_text
-from tfwatch.core.knobs import DEVICE_PREFETCH, NotTimed
+from tfwatch.core.knobs import NotTimed
 from tfwatch.tfdata.work_ahead import in_one_batch
 from tfwatch.watch.fit.stepping.instances import BesideTraining
 
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.watch.fit.stepping.step_runners import BatchStep
+    from tfwatch.watch.fit.stepping.batch_step import Placement
 
 #: Smaller parts, as labels are, stay inside the call: a copy costs 0.06 ms beside its bytes on an
 #: H100.
@@ -61,36 +58,6 @@ _FILLS, _STEPS = 0.8, 20
 _LONGEST = 4.0
 #: The copies whose median is that of the run.
 _FIRST = 15
-
-
-@dataclass
-class Placement:
-    """The place of the batches of a step when it is called.
-
-    step: None where nothing is known of it, or it is gone. is_known: a first batch has decided.
-    why_in_call: the call copies the batches, for this reason; None where they are copied before it.
-    ahead: builds the step for batches that are copied ahead; None before somebody asked.
-    """
-
-    step: Callable[[], BatchStep | None] = lambda: None
-    is_known: bool = False
-    why_in_call: NotTimed | None = None
-    ahead: BesideTraining | None = None
-
-    def may_change(self) -> bool:
-        """Return whether another place leaves the random numbers that the step draws; False before
-        the step is traced."""
-        step = self.step()
-        return step is not None and step.draws_random() is False
-
-    def why_not(self, knob: str) -> NotTimed | None:
-        """Return why a knob of the copy stays as it is: batches in pinned memory only take a copy
-        ahead."""
-        step, is_ahead, why = self.step(), knob == DEVICE_PREFETCH, self.why_in_call
-        if step is not None and is_ahead and step.draws_random():
-            return NotTimed.DRAWS
-        takes = why is NotTimed.PINNED and is_ahead and self.may_change()
-        return None if takes or why is NotTimed.BUILDS else why
 
 
 class DeviceCopy:

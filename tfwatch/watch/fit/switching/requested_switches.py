@@ -32,7 +32,8 @@ from tfwatch.core.knobs import (
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 from tfwatch.tfdata.stage_names import dataset_of
 from tfwatch.tfdata.work_ahead import ends_in_pinned_memory, first_on_device
-from tfwatch.watch.fit.stepping.device_copy import Placement, why_no_device_prefetch
+from tfwatch.watch.fit.stepping.batch_step import Placement
+from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.stepping.instances import BesideTraining
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
 from tfwatch.watch.fit.switching.script_pipeline import (

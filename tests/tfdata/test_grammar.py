@@ -28,8 +28,10 @@ KEPT = {
         "Dataset.range(10).cache(new + '/1').take(6).batch(2)",
         {3: [("prefetch", "2")], 6: [("workers", "auto")]},
     ),
+    # Nine elements: the last batch ends the data. With ten, the epoch ends before the file is
+    # complete, and the next iterator raised DataLossError in 75 of 4 232 tries without tfwatch.
     "a cache file that the first epoch completes": (
-        "Dataset.range(10).cache(new + '/1').map(more).batch(2)",
+        "Dataset.range(9).cache(new + '/1').map(more).batch(2)",
         {0: [("workers", "2")], 5: [("workers", "2")], 8: [("workers", "3")]},
     ),
     "rows of a ragged tensor": (

@@ -17,11 +17,13 @@ In the mode `autopilot` a script trains under `tfwatch run --autopilot`; then, w
 come bare fits as written, with the lines by hand, and with those that the autopilot reached. The
 folder of its run stays in OUT/runs.
 
-In the mode `noise` the fits are long, and each step is recorded. A try cuts a stretch out of one at
-random, and makes its second half faster, or every other part of it where the setting is switched
-back and forth, or parts in random order as an A/B test has them. Printed is the share of tries that
-are claimed faster or slower, after so many steps of each setting, at the last look and at any look:
-of every 20 steps, after each switch, or after each round.
+In the mode `noise` the fits are long, and the steps that Watch recorded stay in OUT. A try cuts a
+stretch out of one at random, and takes a data wait from its second half, or from every other part
+of it where the setting is switched back and forth, or from parts in random order as an A/B test has
+them. Printed is the share of tries that are claimed faster or slower, after so many steps of each
+setting, at the last look and at any look: of every 20 steps, after each switch, or after each
+round. A switch is judged as one of prefetch, whose parts of a step decide, and as one of a knob
+that can move all of them.
 """
 
 import argparse
@@ -30,7 +32,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
@@ -57,7 +59,10 @@ from tests.bench.runner import (
 )
 from tfwatch.core.events import AutopilotEnded, PipelineSwitched
 from tfwatch.core.knobs import DEFAULT, DEVICE_PREFETCH, OFF, PINNED, PREFETCH, WORKERS
-from tfwatch.judge.effects.interval import Estimate, estimate_ratio, t_quantile
+from tfwatch.core.rows import step_ms
+from tfwatch.judge.effects.comparison import measure_effect
+from tfwatch.judge.effects.interval import Estimate, t_quantile
+from tfwatch.judge.steps.steady_steps import steady
 from tfwatch.runs.run import open_run
 from tfwatch.tuner.experiment import BLOCK, BLOCK_MS, LEAST_ROUNDS, block_means, evaluate
 
@@ -135,7 +140,9 @@ class Program:
 
     def _noise(self, kind: str, batch: int, number: int) -> None:
         done = self._fit(kind, batch, _NOISE_STEPS, (), "")
-        self._add(kind, batch, number, ms=[round(float(one), 3) for one in done.ms])
+        name = f"steps-{kind}-{batch}-{number}.npy"
+        np.save(self._options.out / name, done.rows, allow_pickle=False)
+        self._add(kind, batch, number, steps=name)
 
     def _fit(
         self, kind: str, batch: int, steps: int, lines: tuple[str, ...], live: str | None
@@ -272,55 +279,66 @@ def _best(rows: Sequence[dict[str, Any]], arm: str) -> float:
     return min(map(median, by_line.values()))
 
 
-def print_noise(rows: Sequence[dict[str, Any]]) -> None:
+def print_noise(rows: Sequence[dict[str, Any]], folder: Path) -> None:
     """Print the share of claims in the noise of each fit."""
     rng = np.random.default_rng(0)
     columns = ("steps of each", "switches", "faster", "at the end", "at any look")
-    print_head("data", "step, ms", *columns)
+    print_head("data", "step, ms", "judged as", *columns)
     for row in rows:
-        steps = np.array(row["ms"][_SETTLE:])
-        for side, faster, switches in _NOISE_CASES:
-            tries = [_claims(steps, side, faster, switches, rng) for _ in range(_TRIES)]
+        steps = steady(np.load(folder / row["steps"], allow_pickle=False)[_SETTLE:])
+        typical = f"{np.median(step_ms(steps)):.2f}"
+        for (side, faster, switches), knob in product(_NOISE_CASES, (PREFETCH, DEVICE_PREFETCH)):
+            if switches is None and knob != PREFETCH:
+                continue  # an A/B test judges whole steps
+            tries = [_claims(steps, side, faster, switches, knob, rng) for _ in range(_TRIES)]
             shares = (f"{share:.1%}" for share in np.mean(tries, axis=0))
-            how = switches or "A/B test"
-            print_row(row["kind"], f"{np.median(steps):.2f}", side, how, f"{faster} x", *shares)
+            how = (knob, side, switches) if switches else ("A/B test", side, "n/a")
+            print_row(row["kind"], typical, *how, f"{faster} x", *shares)
 
 
 def _claims(
-    steps: Any, side: int, faster: float, switches: int | None, rng: np.random.Generator
+    steps: Any,
+    side: int,
+    faster: float,
+    switches: int | None,
+    knob: str,
+    rng: np.random.Generator,
 ) -> tuple[bool, bool]:
     """Return whether a stretch is claimed to differ at its end, and at any look."""
     first = int(rng.integers(len(steps) - 2 * side + 1))
     stretch = steps[first : first + 2 * side].copy()
+    more_ms = (faster - 1) * float(np.median(step_ms(steps)))
     if switches is None:
-        answers = _tested(stretch, faster, rng)
+        answers = _tested(stretch, more_ms, rng)
     else:
-        answers = _switched(np.split(stretch, 2 * switches), faster)
+        answers = _switched(np.split(stretch, 2 * switches), more_ms, knob)
     are_claims = [answer in ("faster", "slower") for answer in answers]
     return are_claims[-1], any(are_claims)
 
 
-def _switched(parts: list[Any], faster: float) -> list[str]:
+def _switched(parts: list[Any], more_ms: float, knob: str) -> list[str]:
     """Return the answers about switches back and forth at all looks."""
-    for part in parts[1::2]:
-        part /= faster
+    for part in parts[::2]:
+        part["wait_ms"] += more_ms
     *before, last = parts
     looks = (
         [parts[:until] for until in range(2, len(parts) + 1, 2)]
         if len(parts) > 2
         else [[*before, last[:until]] for until in range(60, len(last) + 1, _LOOK)]
     )
-    return [estimate_ratio(look).answer for look in looks]
+    effects = (measure_effect(look, [knob], accelerated=True) for look in looks)
+    return [effect.estimate.answer if effect else "unclear" for effect in effects]
 
 
-def _tested(steps: Any, faster: float, rng: np.random.Generator) -> list[str]:
+def _tested(stretch: Any, more_ms: float, rng: np.random.Generator) -> list[str]:
     """Return the answers of an A/B test after each round."""
+    steps = step_ms(stretch).astype(float)
     block = max(BLOCK, round(BLOCK_MS / float(np.median(steps))))
     rounds = len(steps) // (2 * block)
     blocks = steps[: 2 * rounds * block].reshape(rounds, 2, block)
     times = rng.permuted(np.arange(2 * rounds).reshape(rounds, 2), axis=1) % 2
     sides = [[one[at] for one, at in zip(blocks, times[:, side], strict=True)] for side in (0, 1)]
-    sides[1] = [one / faster for one in sides[1]]
+    sides[0] = [one + more_ms for one in sides[0]]
     means = block_means(sides)
     return [evaluate(means[:count])[0].answer for count in range(LEAST_ROUNDS, rounds + 1)]
 
@@ -342,7 +360,7 @@ def main() -> int:
         case "autopilot":
             print_reached(rows.read())
         case "noise":
-            print_noise(rows.read())
+            print_noise(rows.read(), options.out)
         case _:
             return int(print_table(rows.read()))
     return 0

@@ -21,13 +21,14 @@ import tensorflow as tf
 
 from tfwatch import Watch
 from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.rows import STEP
 from tfwatch.runs.run import open_run
 from tfwatch.watch.fit.fit_runs import complete_runs
 
 SIDE, IMAGES = 224, 64
 #: The examples of each part of a fit and of an epoch of arrays, the fewest steps and the most: a
 #: switch takes up to 0.2 s, 130 steps of batches of two images.
-_PART, _EPOCH = (3840, 30, 600), (1600, 25, 250)
+_PART, _EPOCH = (3840, 30, 600), (12800, 25, 250)
 DEVICE = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
 #: The lines that are tried, by the kind of data.
 LINES = {
@@ -247,11 +248,13 @@ class Fit:
             self.took_s = (time.perf_counter_ns() - began_ns) / 1e9
             complete_runs()  # one that waits for a next fit would run beside a bare one
             self.ms = np.diff(clock.ends) / 1e6
+            self.rows = np.empty(0, STEP)
             self.copy_ms = np.full(len(self.ms), np.nan)
             self.switched: list[Any] = []
             self.failed: list[str] = []
             if watch is not None and watch.run_path is not None:
                 run = open_run(watch.run_path)
+                self.rows = run.steps[:]
                 self.copy_ms = run.steps["copy_ms"].astype(float)[1:]
                 switches = run.events.of(PipelineSwitched)
                 self.switched = [[one.step, one.new, one.took_ms] for one in switches]

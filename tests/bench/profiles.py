@@ -7,7 +7,8 @@
 
 By default it trains twice with deterministic operations, once with profiles at random steps, and
 exits with 1 where a bit differs. A pair is two trainings of some seconds, one of them with one
-profile: its row has both lengths, and the cost by the run folder. A trace of 30 steps is for XProf;
+profile: its row has both lengths, the cost by the run folder, and what a second of steps from the
+start of the profile takes more than as many in the second before. A trace of 30 steps is for XProf;
 beside it stand the rows of tfwatch's own profiles of a few steps, milliseconds a step.
 """
 
@@ -169,7 +170,16 @@ def print_pairs(kind: str, pairs: int, folder: Path, *, jit: bool) -> None:
     warm, _ = train(model, folder / "warm", set(), 5 * _SETTLE, "command")
     steps = int(_PAIR_S / float(np.median(np.diff(warm.ends_s[_SETTLE:]))))
     steps = min(steps, _EPOCH) if steps <= _EPOCH else steps // _EPOCH * _EPOCH
-    print_head("model", "steps", "plain, s", "profiled, s", "cost, ms", "start, ms", "marked steps")
+    print_head(
+        "model",
+        "steps",
+        "plain, s",
+        "profiled, s",
+        "cost, ms",
+        "start, ms",
+        "marked steps",
+        "a second",
+    )
     lengths_s: dict[str, str] = {}
     for number, arm in in_turns(pairs, ("plain", "profiled")):
         at = {steps // 2} if arm == "profiled" else set()
@@ -180,9 +190,22 @@ def print_pairs(kind: str, pairs: int, folder: Path, *, jit: bool) -> None:
             marked = int((run.steps["flags"] & int(Flag.PROFILED) > 0).sum())
             cost = profile.cost_ms if profile else None
             start = done[0].cost_ms if done else None
-            costs = figure(cost, ".1f"), figure(start, ".1f"), marked
+            costs = figure(cost, ".1f"), figure(start, ".1f"), marked, _in_a_second(run)
         if len(lengths_s) == 2:
             print_row(kind, steps, lengths_s.pop("plain"), lengths_s.pop("profiled"), *costs)
+
+
+def _in_a_second(run: Any) -> str:
+    """Return what the steps of a second from the start of the profile take more than before it."""
+    whole = step_ms(run.steps, np.float64)
+    ends = np.cumsum(whole)
+    (marked,) = np.nonzero(run.steps["flags"] & int(Flag.PROFILED))
+    if not len(marked):
+        return figure(None, ".1f")
+    at = int(marked[0])
+    before = whole[(ends > ends[at] - 1000) & (np.arange(len(ends)) < at)]
+    after = whole[at : np.searchsorted(ends, ends[at] + 1000)]
+    return figure(float(after.sum() - len(after) * before.mean()), ".1f")
 
 
 def write_trace(kind: str, folder: Path, out: Path, *, jit: bool) -> None:

@@ -32,8 +32,9 @@ from tfwatch.judge.profile.step_parts import StepPart, step_parts
 from tfwatch.runs.run import open_run
 from tfwatch.runs.script_process import Launch, announce_in
 from tfwatch.watch.fit.fit_runs import complete_runs
-from tfwatch.watch.profile import operations, step_profiler
+from tfwatch.watch.profile import recorded, step_profiler
 from tfwatch.watch.profile.gaps import begin_ps
+from tfwatch.watch.profile.recorded import Recorded
 
 _SIZES = (1, 2, 3)
 #: The name that the longest part has, or the layer that it is in; small operations are those of its
@@ -64,26 +65,19 @@ class Recordings:
     def __init__(self) -> None:
         #: The time of the parts with kernels of a GPU, over that in which it works; None on a CPU.
         self.of_busy: float | None = None
-        self._times: list[Any] = []
         module: Any = step_profiler
-        self._read, module.read_profile = module.read_profile, self._note
-        rows: Any = operations
-        self._rows, rows._rows = rows._rows, self._note_times
+        self._read, module.read_apart = module.read_apart, self._note
 
-    def _note(self, done: Any, *arguments: Any, **options: Any) -> StepProfiled:
-        space = operations._read_space(done)  # before `_read`, which removes it
-        until = operations._end_of(operations._planes(space, operations._HOST))
-        planes = operations._planes(space, operations._DEVICE)
-        busy_ms = sum(_busy_ms(plane, until) for plane in planes) / done.steps
-        profile: StepProfiled = self._read(done, *arguments, **options)
+    def _note(self, folder: Path) -> Recorded:
+        space = recorded.read_space(folder)
+        until = recorded.end_of(recorded.planes_of(space, recorded.HOST))
+        planes = recorded.planes_of(space, recorded.DEVICE)
+        busy_ms = sum(_busy_ms(plane, until) for plane in planes)
+        found: Recorded = self._read(folder)
         kernels = {one.name for plane in planes for one in plane.event_metadata.values()}
-        timed_ms = sum(one.ps for one in self._times if one.op in kernels) / 1e9 / done.steps
+        timed_ms = sum(one.ps for one in found.operations if one.op in kernels) / 1e9
         self.of_busy = timed_ms / busy_ms if busy_ms else None
-        return profile
-
-    def _note_times(self, times: list[Any], *arguments: Any) -> Any:
-        self._times = times
-        return self._rows(times, *arguments)
+        return found
 
 
 def _busy_ms(plane: Any, until: float) -> float:
@@ -91,7 +85,7 @@ def _busy_ms(plane: Any, until: float) -> float:
     begins = [
         (begin_ps(line, one), one.duration_ps)
         for line in plane.lines
-        if line.name.startswith(operations._STREAM)
+        if line.name.startswith(recorded.STREAM)
         for one in line.events
     ]
     spans = [(begin, begin + took) for begin, took in begins if begin < until]

@@ -55,13 +55,18 @@ class GpuProfile:
             )
         return self
 
+    def write(self, folder: Path) -> None:
+        """Write it as TensorFlow does."""
+        (folder / "host.xplane.pb").write_bytes(self.space.SerializeToString())
+
     def read(self, folder: Path, steps: int = 1) -> StepProfiled:
         """Return its profile of so many steps, without a model."""
-        from tfwatch.watch.profile.operations import Recording, read_profile
+        from tfwatch.watch.profile import recorded
+        from tfwatch.watch.profile.operations import Recording, profile_of
 
-        (folder / "host.xplane.pb").write_bytes(self.space.SerializeToString())
-        recording = Recording(folder, 9, steps, 5.0, 8.0, "key", None, None)
-        return read_profile(recording, 1, accelerated=True)
+        self.write(folder)
+        recording = Recording(9, steps, 5.0, 8.0, "key", None, None)
+        return profile_of(recording, recorded.read(folder), 1, accelerated=True)
 
     def _add(self, plane: Any, line: Any, name: str, begin_us: float, took_us: float) -> Any:
         key = self._number(plane.event_metadata, name)

@@ -7,7 +7,7 @@ import pytest
 from tests.watch.profile.gpu_planes import CONV, DENSE, GpuProfile
 from tfwatch.core.events import LOOP
 from tfwatch.judge.profile.step_parts import step_parts
-from tfwatch.watch.profile.operations import END
+from tfwatch.watch.profile.recorded import END
 
 pytestmark = pytest.mark.tensorflow
 

@@ -19,6 +19,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from tests.keras_fixtures import fingerprint
 from tests.runs.folders import make_manifest, read_back
 from tests.runs.processes import wait_until
+from tests.watch.profile.gpu_planes import CONV, GpuProfile
 from tfwatch import Watch
 from tfwatch.core.events import StepProfiled
 from tfwatch.core.rows import Flag
@@ -26,12 +27,13 @@ from tfwatch.runs.requests import ProfileRequest, append
 from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.profile import origins, step_profiler
-from tfwatch.watch.profile.operations import Recording, read_profile
+from tfwatch.watch.profile.operations import Recording, profile_of
 from tfwatch.watch.profile.origins import Origins, draws_random, records_much
+from tfwatch.watch.profile.recorded import Recorded, Time, read, read_apart
 from tfwatch.watch.profile.step_profiler import StepProfiler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tfwatch import Watch
 
@@ -228,12 +230,13 @@ def test_a_gpu_whose_kernels_are_not_recorded_has_no_profile(tmp_path: Path) -> 
     plane.event_metadata[1].CopyFrom(xplane_pb2.XEventMetadata(id=1, name=name))
     plane.lines.add().events.add(metadata_id=1, duration_ps=10**9)
     (tmp_path / "host.xplane.pb").write_bytes(space.SerializeToString())
-    done = Recording(tmp_path, 9, 3, 5.0, 8.0, "key", None, None)
+    done = Recording(9, 3, 5.0, 8.0, "key", None, None)
 
-    on_gpu = read_profile(done, 1, accelerated=True)
+    recorded = read(tmp_path)
+    on_gpu = profile_of(done, recorded, 1, accelerated=True)
     assert on_gpu.missing == "TensorFlow's profiler sees no kernels of this GPU"
     assert not on_gpu.operations
-    assert read_profile(done, 1, accelerated=False).operations
+    assert profile_of(done, recorded, 1, accelerated=False).operations
 
 
 _LOOP = "while/body/_1/while/cond/then/_17/while/cond/StatefulPartitionedCall"
@@ -306,19 +309,34 @@ def test_a_profile_is_as_long_as_its_shares_need(
     assert event.steps == steps
 
 
-def test_reading_leaves_the_training_its_lock_and_collects_no_garbage() -> None:
+def test_a_process_of_its_own_reads_what_was_recorded(tmp_path: Path) -> None:
+    GpuProfile().call(0, 90).kernel("conv", 10, 30, CONV).kernel("conv", 50, 30, CONV).write(
+        tmp_path
+    )
+    found = read_apart(tmp_path)
+    assert found == read(tmp_path)
+    assert found.operations == [Time(CONV.rpartition(":")[0], "conv", 60_000_000)]
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="TensorFlow's profiler has written no file"):
+        read_apart(tmp_path)
+    (tmp_path / "host.xplane.pb").write_bytes(b"no profile")
+    with pytest.raises(RuntimeError, match="Error parsing message"):
+        read_apart(tmp_path)
+
+
+def test_names_leave_the_training_its_lock_and_collect_no_garbage() -> None:
     usual_s, seen = sys.getswitchinterval(), []
 
-    class Folder:
-        def rglob(self, _: str) -> list[Path]:
+    class Operations(list[Time]):
+        def __iter__(self) -> Iterator[Time]:
             seen.append((gc.isenabled(), sys.getswitchinterval() < usual_s))
-            return []
+            return super().__iter__()
 
-    done = Recording(Folder(), 9, 3, 1.0, 1.0, "key", None, None)  # type: ignore[arg-type]
-    with pytest.raises(FileNotFoundError):
-        read_profile(done, 0)
+    profile_of(Recording(9, 3, 1.0, 1.0, "key", None, None), Recorded(Operations()), 0)
 
-    assert seen == [(False, True)]
+    assert set(seen) == {(False, True)}
     assert (gc.isenabled(), sys.getswitchinterval()) == (True, usual_s)
 
 

@@ -7,7 +7,8 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tfwatch.watch.profile.origins import CALL, Origins, _operations_of
+from tfwatch.watch.profile.origins import Origins, _operations_of
+from tfwatch.watch.profile.recorded import CALL
 
 pytestmark = pytest.mark.tensorflow
 

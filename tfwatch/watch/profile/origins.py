@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfwatch.core.errors import fails_open
 from tfwatch.sensors.running_code import users_place
 from tfwatch.tfdata.stage_names import is_random
+from tfwatch.watch.profile.recorded import COPY
 from tfwatch.watch.profile.updates import Updates
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ class _Added(NamedTuple):
 
 
 #: Calls of functions with the loops around them, and the replica of a strategy.
-CALL = "StatefulPartitionedCall"
 _CALLS = _Added("PartitionedCall", re.compile(r"^.*\b(?:Stateful)?PartitionedCall(?:_\d+)?/"))
 #: A branch of a condition, in which names start again, and what TensorFlow's optimizer of graphs
 #: puts before the name of an operation that it has replaced.
@@ -53,7 +53,6 @@ _MANY = 4000
 _IF, _BRANCHES = ("If", "StatelessIf"), ("then_branch", "else_branch")
 _BACKWARD = "gradient_tape"
 _LOSS = "compile_loss"
-COPY = re.compile(r"Mem[cC]py|_Send$|_Recv$|IteratorGetNext")
 _COLLECTIVE = re.compile(r"Collective|[nN]ccl|AllReduce")
 _METRICS = os.path.join("keras", "src", "metrics", "")
 #: Keras' own step, which calls the model.

@@ -1,8 +1,9 @@
 """Profile a few steps of the training with TensorFlow's own profiler, when that is asked for.
 
 The training thread starts the profiler between two steps and marks the end; a thread of its own
-stops it beside the training, and the writer's thread reads what it recorded. A profiler of the
-user's has precedence: where one runs there is no profile, and one that begins ends ours.
+stops it beside the training and has a process read what it recorded, and the writer's thread finds
+the layers. A profiler of the user's has precedence: where one runs there is no profile, and one
+that begins ends ours.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from tfwatch.core.events import AUTOMATIC, StepProfiled
 from tfwatch.core.rows import Flag
 from tfwatch.core.temporary_files import TemporaryFolder
 from tfwatch.tfdata.disposal import start_awaited
-from tfwatch.watch.profile.operations import END, Recording, beside_a_training, read_profile
+from tfwatch.watch.profile.operations import Recording, beside_a_training, profile_of
 from tfwatch.watch.profile.origins import records_much
+from tfwatch.watch.profile.recorded import END, read_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.runs.writer import RunWriter
+    from tfwatch.watch.profile.recorded import Recorded
 
 #: A profile ends after so many nanoseconds, but not before the first number of steps and not after
 #: the second, which are fewer where a loop or a hundred layers record thousands of events a step.
@@ -57,7 +60,9 @@ class StepProfiler:
         self._begin_ns = self._cost_ns = 0
         self._folder: TemporaryFolder | None = None
         self._stopping: threading.Thread | None = None
-        self._done: tuple[TemporaryFolder, Recording] | None = None
+        #: The steps are slower: the profiler records or stops, or names are looked up.
+        self._is_felt = False
+        self._done: tuple[Recording, Recorded] | None = None
         self._model: Callable[[], Any] = lambda: None
         self._step: Callable[[], Any] = lambda: None
         self._guard: _GivesWay | None = None
@@ -106,9 +111,8 @@ class StepProfiler:
         return _PROFILED
 
     def _after_step(self, steps: int, in_call: int) -> int:
-        # Reading it, the writer's thread holds Python's lock.
         if self._done or (self._stopping and self._stopping.is_alive()):
-            return _PROFILED
+            return _PROFILED if self._is_felt else 0
         self._stopping = None
         if self._folder is None:
             if not self._is_asked or steps < self._not_before:
@@ -158,20 +162,22 @@ class StepProfiler:
             pass
         times_ms = (done_ns - self._begin_ns) / 1e6 / self._taken, self._cost_ns / 1e6
         of_model = self._model(), self._graph
-        done = Recording(folder.path, steps, self._taken, *times_ms, self._by, *of_model)
+        done = Recording(steps, self._taken, *times_ms, self._by, *of_model)
+        self._is_felt = True
         self._stopping = start_awaited("profile", self._stop_beside, guard, folder, done)
         self._guard = self._folder = None
 
     def _stop_beside(self, guard: _GivesWay, folder: TemporaryFolder, done: Recording) -> None:
-        """Stop the profiler in a thread of its own: on an H200 that takes 10 to 30 ms after steps
-        of a small model, 0.1 to 0.6 s after those of a deep one."""
-        is_ours = False
-        with fails_open(lambda why: self._report(why, done.step)):
+        """Stop the profiler in a thread of its own, and read what it has recorded: stopping takes
+        an H200's host 10 to 30 ms after steps of a small model, 0.1 to 0.6 s after those of a deep
+        one."""
+        with fails_open(lambda why: self._report(f"the profile cannot be read: {why}", done.step)):
             is_ours = guard.stop()
-        if is_ours:
-            self._done = folder, done
-        else:
-            folder.close()
+            self._is_felt = False
+            if is_ours:
+                self._done = done, read_apart(folder.path)
+        self._is_felt = False
+        folder.close()
 
     def _abandon(self, why: str, steps: int) -> None:
         with fails_open(lambda _: None):
@@ -202,12 +208,12 @@ class StepProfiler:
         """Write the profile that the training thread has ended, if there is one."""
         if self._done is None:
             return
-        folder, done = self._done
+        done, recorded = self._done
+        self._is_felt = True
         with fails_open(lambda why: self._report(f"the profile cannot be read: {why}", done.step)):
             now_ns, on_gpu = self._writer.now_ns(), self._writer.manifest().accelerated
-            self._writer.event(read_profile(done, now_ns, accelerated=on_gpu))
-        self._done = None
-        folder.close()
+            self._writer.event(profile_of(done, recorded, now_ns, accelerated=on_gpu))
+        self._is_felt, self._done = False, None
 
     def finish(self) -> None:
         """End with the run: write what is done, or why nothing is."""

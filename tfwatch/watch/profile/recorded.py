@@ -54,8 +54,8 @@ STREAM, _CALLED = "Stream #", "PartitionedCall"
 #: Launching an operation takes a thread 5 to 20 us. One without a kernel that takes it longer, as a
 #: `py_function` does, computes there.
 _LONGEST_LAUNCH_PS = 100_000_000
-#: The process that reads takes only what time nobody else wants: on busy cores seconds.
-_LEAST_WANTED, _LONGEST_S = 19, 60.0
+#: The niceness of the process that reads, and its most seconds: on busy cores the training goes on.
+_NICE, _LONGEST_S = 10, 20.0
 _PROGRAM = "import sys; sys.path += sys.argv[3:]; from {0} import main; main(*sys.argv[1:3])"
 
 
@@ -105,7 +105,7 @@ def read_apart(folder: Path) -> Recorded:
 def main(folder: str, package: str) -> None:
     """Print what the file in a folder has. package: TensorFlow's folder, which is not started: that
     takes seconds of a core, and the descriptions of its files need none of it."""
-    os.nice(_LEAST_WANTED)
+    os.nice(_NICE)
     tensorflow = types.ModuleType("tensorflow")
     tensorflow.__path__ = [package]
     sys.modules["tensorflow"] = tensorflow

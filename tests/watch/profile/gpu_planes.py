@@ -55,6 +55,14 @@ class GpuProfile:
             )
         return self
 
+    def compiled_kernel(self, name: str, begin_us: float, took_us: float) -> GpuProfile:
+        """Add a kernel that XLA compiled."""
+        self.kernel(name, begin_us, took_us)
+        event = self._streams["Stream #13"].events[-1]
+        number = self._number(self._gpu.stat_metadata, "hlo_op")
+        event.stats.add(metadata_id=number, str_value=name)
+        return self
+
     def write(self, folder: Path) -> None:
         """Write it as TensorFlow does."""
         (folder / "host.xplane.pb").write_bytes(self.space.SerializeToString())

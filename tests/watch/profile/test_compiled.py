@@ -1,12 +1,15 @@
 """A kernel that XLA compiled belongs to the operation that takes most of it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+from tests.watch.profile.gpu_planes import GpuProfile
 from tfwatch.watch.profile.compiled import operations_of_kernels
+from tfwatch.watch.profile.recorded import CALL, read_apart
 
 pytestmark = pytest.mark.tensorflow
 
@@ -93,3 +96,16 @@ def test_kernels_are_those_of_the_modules_that_ran() -> None:
 
     assert names_of("now", **modules) == {"dot.1": LOSS}
     assert names_of("now", "beside", **modules) == {"dot.1": ""}, "it is not known which one"
+
+
+def test_the_process_that_reads_a_profile_knows_the_modules(tmp_path: Path) -> None:
+    """It does not start TensorFlow, of which the description of a module is a part."""
+    module, made = Module(), GpuProfile()
+    kernel = module.plain("dot", LOSS)
+    compiled = made.space.planes.add(name="/host:metadata").event_metadata[1]
+    compiled.name = "step(1)"
+    compiled.stats.add(bytes_value=module.proto.SerializeToString())
+    made.compiled_kernel(kernel.name, 10, 30).write(tmp_path)
+
+    (found,) = read_apart(tmp_path).operations
+    assert (found.path, found.ps) == (f"{CALL}/{LOSS}", 30_000_000)

@@ -95,7 +95,7 @@ def read_apart(folder: Path) -> Recorded:
     package = os.path.dirname(tf.__file__)
     paths = (one for one in sys.path if one and isinstance(one, str))
     # Isolated: no file beside the user's script takes the place of one of Python's.
-    python = (sys.executable, "-I", "-c", _PROGRAM.format(__name__))
+    python = (sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM.format(__name__))
     result = run((*python, str(folder), package, *paths), _LONGEST_S)
     if result.failure:
         raise RuntimeError(result.failure)

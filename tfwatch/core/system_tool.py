@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 #: None of the user's variables: the tools print English and find the system's tools first.
 ENVIRONMENT = {"LANG": "C", "LC_ALL": "C", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
@@ -25,7 +25,7 @@ class Result:
     failure: str = ""
 
 
-def run(argv: Sequence[str], timeout_s: float) -> Result:
+def run(argv: Sequence[str], timeout_s: float, environ: Mapping[str, str] = ENVIRONMENT) -> Result:
     """Run a tool to its end and return its output. Never raises an OSError.
 
     The tool has no terminal and no stdin, so it cannot prompt. One that takes longer is killed.
@@ -38,7 +38,7 @@ def run(argv: Sequence[str], timeout_s: float) -> Result:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=ENVIRONMENT,
+            env=environ,
             close_fds=False,
         )
     except (OSError, ValueError) as error:

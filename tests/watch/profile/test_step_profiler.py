@@ -166,33 +166,45 @@ def test_a_profiler_of_the_users_has_precedence(tmp_path: Path, begins_at: int) 
     assert profiler_v2._profiler_lock is lock
 
 
+class SlowStop:
+    """A profiler that stops once it may. begun: it is being stopped."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self._may = threading.Event(), threading.Event()
+        self._stop = profiler_v2.stop
+        monkeypatch.setattr(profiler_v2, "stop", self._late)
+
+    def _late(self, save: bool = True) -> None:
+        self.begun.set()
+        self._may.wait(20)
+        self._stop(save)
+
+    def end_beside(self, folder: Path) -> threading.Thread:
+        """Let it stop once a profiler of the user's waits for it; return the user's thread."""
+        begin = tf.profiler.experimental.start
+        user = threading.Thread(target=begin, args=(str(folder),))
+        user.start()
+        user.join(0.1)
+        waits = user.is_alive()
+        self._may.set()
+        assert waits
+        return user
+
+
 def test_a_profiler_that_begins_while_ours_stops_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have their file."""
-    lock, stop = profiler_v2._profiler_lock, profiler_v2.stop
-    may_stop, stops = threading.Event(), threading.Event()
-
-    def stop_late(save: bool = True) -> None:
-        stops.set()
-        may_stop.wait(20)
-        stop(save)
-
-    monkeypatch.setattr(profiler_v2, "stop", stop_late)
+    lock, stop = profiler_v2._profiler_lock, SlowStop(monkeypatch)
     users: list[threading.Thread] = []
 
     def during(batch: int) -> None:
-        if stops.is_set() and not users:
-            begin = tf.profiler.experimental.start
-            users.append(threading.Thread(target=begin, args=(str(tmp_path / "users"),)))
-            users[0].start()
-            users[0].join(0.1)
-            assert users[0].is_alive()  # it waits
-            may_stop.set()
+        if stop.begun.is_set() and not users:
+            users.append(stop.end_beside(tmp_path / "users"))
 
     _, run = watched(tmp_path / "runs", during)
     users[0].join(20)
-    stop()
+    profiler_v2.stop()
     (profile,) = run.events.of(StepProfiled)
     assert profile.operations
     assert list((tmp_path / "users").rglob("*.xplane.pb"))
@@ -326,27 +338,61 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
         read_apart(tmp_path)
 
 
-@pytest.mark.parametrize("on_gpu", [False, True])
-def test_steps_beside_reading_are_marked_where_it_takes_their_cores(
-    on_gpu: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def slow_reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """What is set once a profile is being read, which lasts as long as the test."""
     begun, may_end = threading.Event(), threading.Event()
 
     def reads(_: Path) -> Recorded:
         begun.set()
-        may_end.wait()
+        may_end.wait(60)
         return Recorded()
 
     monkeypatch.setattr(step_profiler, "read_apart", reads)
-    writer = RunWriter(None, make_manifest(accelerated=on_gpu))
+    try:
+        yield begun
+    finally:
+        may_end.set()
+
+
+def _train_until(event: threading.Event, profiler: StepProfiler) -> None:
+    step = 20
+    while not event.wait(0.01):
+        assert profiler.after_step(step) == Flag.PROFILED
+        step += 1
+
+
+def test_a_profiler_of_the_users_does_not_wait_until_ours_is_read(
+    slow_reading: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = SlowStop(monkeypatch)
+    profiler = StepProfiler(RunWriter(None, make_manifest()), at_begin=True)
+    _train_until(stop.begun, profiler)
+    user = stop.end_beside(tmp_path)
+    user.join(20)
+    assert not user.is_alive()
+    profiler_v2.stop()
+    assert slow_reading.wait(20)
+    assert profiler.after_step(50) == Flag.PROFILED
+
+
+def test_a_run_that_ends_while_its_profile_is_read_says_so(
+    slow_reading: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_profiler, "_STOPS_S", 0.01)
+    writer = RunWriter(None, make_manifest())
     profiler = StepProfiler(writer, at_begin=True)
-    steps = [profiler.after_step(step) for step in range(20, 31)]
-    begun.wait()
-    assert profiler.after_step(31) == (0 if on_gpu else Flag.PROFILED)
-    may_end.set()
+    _train_until(slow_reading, profiler)
     profiler.finish()
-    assert steps == [Flag.PROFILED] * 11
-    assert profiler.after_step(32) == 0
+    writer.flush()
+    (event,) = read_back(writer).events.of(StepProfiled)
+    assert event.missing == "the run ended before it was read"
+
+
+def test_only_a_python_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/opt/trainer")
+    with pytest.raises(RuntimeError, match="no Python is known that can read it: trainer"):
+        read_apart(tmp_path)
 
 
 def test_names_leave_the_training_its_lock_and_collect_no_garbage() -> None:

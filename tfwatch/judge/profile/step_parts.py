@@ -105,7 +105,7 @@ class _Sum:
 
 #: The steps around a profile that are looked at: those before it are usual, those after it are
 #: slower while it is read.
-_BEFORE, _AFTER = 100, 400
+_BEFORE, _AFTER = 100, 1000
 #: The least number of usual steps.
 _LEAST_USUAL = 20
 

@@ -39,8 +39,9 @@ _LENGTH_ON_GPU = (15_000_000, 1, 10)
 _WARM_UP = 20
 _PROFILED = int(Flag.PROFILED)
 #: At its end a training waits so long, seconds, for a profiler that stops, 0.6 at most on an H200,
-#: and is read, 0.2 to 3.5 on two busy cores.
+#: and is read (`recorded.LONGEST_S`).
 _STOPS_S = 10.0
+_UNREAD = "the profile cannot be read"
 
 
 class StepProfiler:
@@ -61,8 +62,6 @@ class StepProfiler:
         self._begin_ns = self._cost_ns = 0
         self._folder: TemporaryFolder | None = None
         self._stopping: threading.Thread | None = None
-        #: The steps are slower: the profiler stops, or what it recorded is read or named.
-        self._is_felt = False
         self._done: tuple[Recording, Recorded] | None = None
         self._model: Callable[[], Any] = lambda: None
         self._step: Callable[[], Any] = lambda: None
@@ -112,8 +111,9 @@ class StepProfiler:
         return _PROFILED
 
     def _after_step(self, steps: int, in_call: int) -> int:
+        # What reads it takes cores, and what finds the layers holds Python's lock.
         if self._done or (self._stopping and self._stopping.is_alive()):
-            return _PROFILED if self._is_felt else 0
+            return _PROFILED
         self._stopping = None
         if self._folder is None:
             if not self._is_asked or steps < self._not_before:
@@ -164,7 +164,6 @@ class StepProfiler:
         times_ms = (done_ns - self._begin_ns) / 1e6 / self._taken, self._cost_ns / 1e6
         of_model = self._model(), self._graph
         done = Recording(steps, self._taken, *times_ms, self._by, *of_model)
-        self._is_felt = True
         self._stopping = start_awaited("profile", self._stop_beside, guard, folder, done)
         self._guard = self._folder = None
 
@@ -172,13 +171,12 @@ class StepProfiler:
         """Stop the profiler in a thread of its own, and read what it has recorded: stopping takes
         an H200's host 10 to 30 ms after steps of a small model, 0.1 to 0.6 s after those of a deep
         one."""
-        with fails_open(lambda why: self._report(f"the profile cannot be read: {why}", done.step)):
+        is_ours = False
+        with fails_open(lambda why: self._report(why, done.step)):
             is_ours = guard.stop()
-            # The process that reads takes cores of a CPU that trains.
-            self._is_felt = not self._writer.manifest().accelerated
-            recorded = read_apart(folder.path) if is_ours else None
-            self._is_felt = False
-            self._done = (done, recorded) if recorded else None
+        if is_ours:
+            with fails_open(lambda why: self._report(f"{_UNREAD}: {why}", done.step)):
+                self._done = done, read_apart(folder.path)
         folder.close()
 
     def _abandon(self, why: str, steps: int) -> None:
@@ -211,16 +209,17 @@ class StepProfiler:
         if self._done is None:
             return
         done, recorded = self._done
-        self._is_felt = True
-        with fails_open(lambda why: self._report(f"the profile cannot be read: {why}", done.step)):
+        with fails_open(lambda why: self._report(f"{_UNREAD}: {why}", done.step)):
             now_ns, on_gpu = self._writer.now_ns(), self._writer.manifest().accelerated
             self._writer.event(profile_of(done, recorded, now_ns, accelerated=on_gpu))
-        self._is_felt, self._done = False, None
+        self._done = None
 
     def finish(self) -> None:
         """End with the run: write what is done, or why nothing is."""
         if stopping := self._stopping:
             stopping.join(_STOPS_S)
+            if stopping.is_alive():
+                self._report("the run ended before it was read", self._writer.status[2])
         self.write()
         if self._is_asked:
             self._report("the run ended before its steps could be profiled", self._writer.status[2])
@@ -247,6 +246,7 @@ class _GivesWay:
         self._lock = profiler_v2._profiler_lock
         self._end = end
         self._stopper: threading.Thread | None = None
+        self._has_stopped = threading.Event()
 
     def begin(self) -> None:
         """Take the place of the lock."""
@@ -260,14 +260,17 @@ class _GivesWay:
     def stop(self) -> bool:
         """Stop our profiler, which writes its file; return False where it has given way."""
         self._stopper = threading.current_thread()
-        with self._lock:
-            if self._module._profiler_lock is not self:
-                return False
-            try:
-                self._module.stop()
-            finally:
-                self.end()
-        return True
+        try:
+            with self._lock:
+                if self._module._profiler_lock is not self:
+                    return False
+                try:
+                    self._module.stop()
+                finally:
+                    self.end()
+            return True
+        finally:
+            self._has_stopped.set()
 
     def __enter__(self) -> None:
         if threading.current_thread() is self._stopper:
@@ -276,7 +279,7 @@ class _GivesWay:
             self.end()
             self._end()
         else:
-            self._stopper.join()
+            self._has_stopped.wait()
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:

@@ -18,12 +18,12 @@ come bare fits as written, with the lines by hand, and with those that the autop
 folder of its run stays in OUT/runs.
 
 In the mode `noise` the fits are long, and the steps that Watch recorded stay in OUT. A try cuts a
-stretch out of one at random, and takes a data wait from its second half, or from every other part
-of it where the setting is switched back and forth, or from parts in random order as an A/B test has
-them. Printed is the share of tries that are claimed faster or slower, after so many steps of each
-setting, at the last look and at any look: of every 20 steps, after each switch, or after each
-round. A switch is judged as one of prefetch, whose parts of a step decide, and as one of a knob
-that can move all of them.
+stretch out of one at random, and takes a constant data wait from its second half, or from every
+other part of it where the setting is switched back and forth, or from parts in random order as an
+A/B test has them. The stretches of the tries overlap: a fit has three of 800 steps. Printed is the
+share of tries that are claimed faster or slower, after so many steps of each setting, at the last
+look and at any look: of every 20 steps, after each switch, or after each round. A switch is judged
+as one of prefetch, whose parts of a step decide, and as one of a knob that can move all of them.
 """
 
 import argparse
@@ -285,7 +285,7 @@ def print_noise(rows: Sequence[dict[str, Any]], folder: Path) -> None:
     columns = ("steps of each", "switches", "faster", "at the end", "at any look")
     print_head("data", "step, ms", "judged as", *columns)
     for row in rows:
-        steps = steady(np.load(folder / row["steps"], allow_pickle=False)[_SETTLE:])
+        steps = np.load(folder / row["steps"], allow_pickle=False)[_SETTLE:]
         typical = f"{np.median(step_ms(steps)):.2f}"
         for (side, faster, switches), knob in product(_NOISE_CASES, (PREFETCH, DEVICE_PREFETCH)):
             if switches is None and knob != PREFETCH:
@@ -326,7 +326,7 @@ def _switched(parts: list[Any], more_ms: float, knob: str) -> list[str]:
         if len(parts) > 2
         else [[*before, last[:until]] for until in range(60, len(last) + 1, _LOOK)]
     )
-    effects = (measure_effect(look, [knob], accelerated=True) for look in looks)
+    effects = (measure_effect([*map(steady, look)], [knob], accelerated=True) for look in looks)
     return [effect.estimate.answer if effect else "unclear" for effect in effects]
 
 

@@ -103,11 +103,11 @@ class _Sum:
         self.kinds[one.kind] = None
 
 
-#: The steps around a profile that are looked at: those before it are usual, those after it are
-#: slower while it is read.
+#: The steps around a profile that are looked at: it lasts until it is read.
 _BEFORE, _AFTER = 100, 1000
-#: The least number of usual steps.
-_LEAST_USUAL = 20
+#: The usual steps next to it on each side, as the training may become slower by and by; the least
+#: number of them.
+_USUAL, _LEAST_USUAL = 100, 20
 
 
 def newest_profile(events: Events) -> StepProfiled | None:
@@ -127,6 +127,8 @@ def profile_of_run(run: Snapshot) -> StepProfiled | None:
         return None
     rows = run.steps_between(max(profile.step - _BEFORE, 1), profile.step + _AFTER)
     profiled, usual = rows[rows["flags"] == Flag.PROFILED], rows[rows["flags"] == 0]
+    at = int(np.searchsorted(usual["step"], profile.step))
+    usual = usual[max(at - _USUAL, 0) : at + _USUAL]
     if len(usual) < _LEAST_USUAL or not len(profiled):
         return profile
     # The profiler starts in the host part of the first one.

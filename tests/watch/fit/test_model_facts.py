@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from tfwatch.runs.format import Layer, ThresholdMetric
+from tfwatch.runs.format import Embedding, Layer, ThresholdMetric
 from tfwatch.watch.fit.model_facts import read_model
 
 pytestmark = pytest.mark.tensorflow
@@ -106,3 +106,17 @@ def test_preprocessing_layers_and_metrics_of_uneven_thresholds_are_named() -> No
 
     assert facts.preprocessing == [Layer("flip", "RandomFlip")]
     assert facts.threshold_metrics == [ThresholdMetric("uneven", "AUC", 4)]
+
+
+def test_only_a_table_that_is_trained_is_named() -> None:
+    """No update of an optimizer touches a frozen one."""
+    layers = keras.layers
+    frozen, small = layers.Embedding(900, 8, trainable=False), layers.Embedding(30, 8, name="small")
+    inputs = keras.Input((4,), dtype="int32")
+    tables = layers.Add()([frozen(inputs), small(inputs)])
+    model = keras.Model(inputs, layers.Dense(1)(layers.Flatten()(tables)))
+    model.compile("adam", "mse")
+
+    assert read_model(model).largest_embedding == Embedding("small", 30, 8)
+    small.trainable = False
+    assert read_model(model).largest_embedding is None

@@ -389,6 +389,22 @@ def test_a_run_that_ends_while_its_profile_is_read_says_so(
     assert event.missing == "the run ended before it was read"
 
 
+def test_no_file_of_the_users_runs_where_a_profile_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script with the name of a module would train again."""
+    ran = tmp_path / "ran"
+    for name in ("msgspec", "tfwatch", "google", "types", "json", "sitecustomize"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'w')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    GpuProfile().call(0, 90).kernel("conv", 10, 30, CONV).write(tmp_path)
+
+    assert read_apart(tmp_path).operations
+    assert not ran.exists()
+
+
 def test_only_a_python_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/opt/trainer")
     with pytest.raises(RuntimeError, match="no Python is known that can read it: trainer"):

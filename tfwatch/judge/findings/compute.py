@@ -120,7 +120,8 @@ def _advise(now: Situation) -> Advice:
         return Advice(
             "mixed precision or jit_compile may shorten the step", _PRECISION, (JIT_COMPILE,)
         )
-    layers = "; e shows which layer takes it" if now.live and not now.parts else ""
+    shows = "e" if now.live else "a run with --explain"
+    layers = "" if now.parts else f"; {shows} shows which layer takes it"
     return Advice(f"a GPU or a smaller model would shorten the step{layers}")
 
 

@@ -1,7 +1,7 @@
 """Steps that are traced or compiled again: new shapes, or Python numbers as arguments.
 
-Remedy: pad batches to a few lengths; pass tensors in place of Python numbers; or
-`tf.function(reduce_retracing=True)`.
+Remedy: pad batches to a few lengths, or `tf.function(reduce_retracing=True)`; pass tensors in place
+of Python numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _SHAPES = (
     "pad batches to a few lengths (bucket_by_sequence_length), or tf.function(reduce_retracing="
     "True), or an input_signature with None for what changes"
 )
-_NUMBERS = "pass tensors in place of Python numbers and new objects, or reduce_retracing=True"
+#: `reduce_retracing` relaxes shapes alone: 50 Python numbers were 50 traces with it too.
+_NUMBERS = "pass tensors in place of Python numbers and new objects"
+_TENSOR = "number = tf.constant(number)  # before the call: tensors of one shape are one signature"
 _COMPILED = (
     "without jit_compile=True, or with batches padded to a few lengths: XLA compiles each length"
 )
@@ -56,5 +58,5 @@ def _advise(now: Situation) -> Advice:
     if now.manifest.model and now.manifest.model.jit_compile:
         return Advice(_COMPILED, _BUCKETS)
     if change and "shape" not in change:
-        return Advice(_NUMBERS, _RELAXED)
+        return Advice(_NUMBERS, _TENSOR)
     return Advice(_SHAPES, _RELAXED if now.has_own_loop else _BUCKETS)

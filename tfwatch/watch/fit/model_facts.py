@@ -71,7 +71,15 @@ def _layers(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _largest_embedding(layers: Iterable[Any]) -> Embedding | None:
-    found = [layer for layer in layers if isinstance(layer, keras.layers.Embedding)]
+    """Return the largest one that is trained whole: no update touches a frozen table, nor one whose
+    LoRA is trained."""
+    found = [
+        layer
+        for layer in layers
+        if isinstance(layer, keras.layers.Embedding)
+        and layer.trainable
+        and not getattr(layer, "lora_enabled", False)
+    ]
     if not found:
         return None
     largest = max(found, key=lambda layer: layer.input_dim * layer.output_dim)

@@ -57,11 +57,13 @@ _LONGEST_LAUNCH_PS = 100_000_000
 #: The niceness of the process that reads, and its most seconds: it takes 0.2 to 0.5 on busy cores,
 #: and 3.5 for ResNet50.
 _NICE, LONGEST_S = 10, 8.0
-#: Ctrl+c is for the training, which may go on.
+#: Ctrl+c is for the training, which may go on. Python's own modules come first, then the packages
+#: that are needed, and no folder of the user's: a script of the name of a module would train again.
 _PROGRAM = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.path[:] = sys.argv[3:];"
+    "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.path += sys.argv[3:];"
     " from {0} import main; main(*sys.argv[1:3])"
 )
+_ISOLATED = ("-I", "-S", "-W", "ignore", "-c")
 
 
 class Time(NamedTuple):
@@ -101,14 +103,19 @@ def read_apart(folder: Path) -> Recorded:
     name = os.path.basename(sys.executable or "").lower()
     if getattr(sys, "frozen", False) or not name.startswith(("python", "pypy")):
         raise RuntimeError(f"no Python is known that can read it: {name or 'none'}")
-    package = os.path.dirname(tf.__file__)
-    paths = (one for one in sys.path if one and isinstance(one, str))
-    # Isolated, and the modules from where this process has them.
-    python = (sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM.format(__name__))
-    result = run((*python, str(folder), package, *paths), LONGEST_S, os.environ)
+    tensorflow = os.path.dirname(tf.__file__)
+    program = (sys.executable, *_ISOLATED, _PROGRAM.format(__name__))
+    result = run((*program, str(folder), tensorflow, *_folders()), LONGEST_S, os.environ)
     if result.failure:
         raise RuntimeError(result.failure)
     return msgspec.json.decode(result.out, type=Recorded)
+
+
+def _folders() -> dict[str, None]:
+    """Return the folders of the packages that are needed, from where this process has them."""
+    protobuf = str(sys.modules["google.protobuf"].__file__)  # TensorFlow has loaded it
+    files = (Path(msgspec.__file__), Path(protobuf).parent, Path(__file__).parents[1])
+    return dict.fromkeys(str(one.parents[1]) for one in files)
 
 
 def main(folder: str, package: str) -> None:

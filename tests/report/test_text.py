@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.judge.profiles import PROFILE
@@ -83,7 +84,8 @@ def test_the_losses_and_the_lines_to_change_are_left_out_last(
 ) -> None:
     """Many warnings, a long error and a profile take their room from what is less important."""
     diverged = LossDiverged(1, 21, "NaN", 20)
-    run = starving(tmp_path / "run", PROFILE, diverged, *SWITCH)
+    by_itself = msgspec.structs.replace(PROFILE, by="automatic")
+    run = starving(tmp_path / "run", by_itself, diverged, *SWITCH)
 
     lines = text_of(run, str(tmp_path), columns)
 
@@ -363,6 +365,17 @@ def test_the_longest_parts_of_a_profiled_step_are_named_once(
     text = "\n".join(text_of(open_written(tmp_path / "run", switched_run(), PROFILE, FINISHED)))
     assert "; of compute, body/conv2d (Conv2D) 50 % and metric auc (AUC) 20 %" in text
     assert "a step by layer" not in text
+
+
+def test_a_profile_that_was_asked_for_has_its_line_or_its_reason(tmp_path: Path) -> None:
+    """Of the ten rows other losses leave none."""
+    asked = "\n".join(starving_run(tmp_path / "asked", PROFILE))
+    assert "a step by layer: body/conv2d (Conv2D) 50 %" in asked
+    lost = msgspec.structs.replace(PROFILE, operations=(), missing="another profiler began")
+    missing = "\n".join(starving_run(tmp_path / "lost", lost))
+    assert "no profile of the step: another profiler began" in missing
+    by_itself = msgspec.structs.replace(lost, by="automatic")
+    assert "no profile" not in "\n".join(starving_run(tmp_path / "automatic", by_itself))
 
 
 def test_a_long_comment_to_paste_is_not_cut_to_nothing() -> None:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.events import EpochEnded
+from tfwatch.core.events import EpochEnded, StepProfiled
 from tfwatch.core.knobs import knob_name
 from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.machine import PIPELINE
@@ -80,10 +80,11 @@ def _pipeline(judged: JudgedRun) -> Section:
 
 
 def _step(judged: JudgedRun) -> Section:
-    """Return the step by layer; without a profile it has no table."""
-    profile = judged.situation.profile
+    """Return the step by layer, or why a profile is missing; without one it has no table."""
+    profile, tried = judged.situation.profile, judged.run.events.of(StepProfiled)
     if profile is None:
-        return Section("Step by layer", (), ())
+        why = f"{units.MISSING}: {tried[-1].missing}" if tried else ""
+        return Section("Step by layer", (), (), why)
     of_steps = f"{units.counted(profile.steps, 'step')} up to step {units.count(profile.step)}"
     note = f"The operations of {of_steps}; they took {units.milliseconds(profile.step_ms)} each"
     return Section("Step by layer", *as_rows(STEP_ROW, step_rows(profile)), note)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (
+    AUTOMATIC,
     AUTOPILOT,
     AutopilotBegan,
     AutopilotEnded,
@@ -20,6 +21,7 @@ from tfwatch.core.events import (
     RandomDrawsAllowed,
     RecordingLost,
     RecordingResumed,
+    StepProfiled,
 )
 from tfwatch.judge.event_rows import changes_of_run, measured_changes_of_run, other_draws_text
 from tfwatch.judge.findings.finding import RemedyForecast
@@ -146,7 +148,7 @@ def _blocks(judged: JudgedRun, home: Path, before: str, columns: int) -> Iterato
     yield _Block(2, [*map(one_line, others)])
     yield _Block(5, _not_separated(run))
     yield _Block(4, [*filter(None, [time_bar(judged.time_breakdown.total, columns)])])
-    yield _Block(6, _step(judged))
+    yield _step(judged)
     yield from _losses(judged, change, columns)
     yield from (_Block(5, [line]) for line in _warnings(judged))
     if not change.proved:
@@ -275,13 +277,19 @@ def _fill(part: Part) -> str:
     return _FILL.get(part.name, _OTHER_FILL)
 
 
-def _step(judged: JudgedRun) -> list[str]:
-    """Return the longest parts of a profiled step; no line without a profile, and where a limit in
-    compute names them."""
+def _step(judged: JudgedRun) -> _Block:
+    """Return the longest parts of a profiled step, or why one that was asked for is missing; no
+    line without a profile, and where the largest loss names them."""
+    profiles = judged.run.events.of(StepProfiled)
+    is_asked = bool(profiles) and profiles[-1].by != AUTOMATIC
     parts = judged.situation.step_rows[:_MOST_PARTS]
     words = ", ".join(f"{one.title} {units.percent(one.share)}" for one in parts)
-    is_named = not parts or any(one.kind == "compute-bound" for one in judged.losses)
-    return [] if is_named else [one_line(f"a step by layer: {words}; report has all")]
+    line = f"a step by layer: {words}; report has all"
+    if not parts:
+        line = f"no profile of the step: {profiles[-1].missing}" if is_asked else ""
+    elif any(one.kind == "compute-bound" for one in judged.losses[:1]):
+        line = ""
+    return _Block(1 if is_asked else 6, [*filter(None, [one_line(line)])])
 
 
 # -- losses ----------------------------------------------------------------------------------------

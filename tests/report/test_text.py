@@ -374,6 +374,9 @@ def test_a_profile_that_was_asked_for_has_its_line_or_its_reason(tmp_path: Path)
     lost = msgspec.structs.replace(PROFILE, operations=(), missing="another profiler began")
     missing = "\n".join(starving_run(tmp_path / "lost", lost))
     assert "no profile of the step: another profiler began" in missing
+    other = EpochStarted(2, 1, 2, 200, model=2)
+    before = "\n".join(starving_run(tmp_path / "before", PROFILE, other))
+    assert "no profile of the step: the one that there is belongs to a model" in before
     by_itself = msgspec.structs.replace(lost, by="automatic")
     assert "no profile" not in "\n".join(starving_run(tmp_path / "automatic", by_itself))
 

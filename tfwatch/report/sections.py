@@ -7,11 +7,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.events import EpochEnded, StepProfiled
+from tfwatch.core.events import EpochEnded
 from tfwatch.core.knobs import knob_name
 from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.profile.step_groups import step_rows
+from tfwatch.judge.profile.step_parts import why_no_profile
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 from tfwatch.report.facts import as_rows, if_any, known, pick, text
 from tfwatch.report.run_facts import MACHINE, STAGE, STALL, STEP_ROW, missing_stages
@@ -81,10 +82,10 @@ def _pipeline(judged: JudgedRun) -> Section:
 
 def _step(judged: JudgedRun) -> Section:
     """Return the step by layer, or why a profile is missing; without one it has no table."""
-    profile, tried = judged.situation.profile, judged.run.events.of(StepProfiled)
+    profile = judged.situation.profile
     if profile is None:
-        why = f"{units.MISSING}: {tried[-1].missing}" if tried else ""
-        return Section("Step by layer", (), (), why)
+        why = why_no_profile(judged.run.events)
+        return Section("Step by layer", (), (), f"{units.MISSING}: {why}" if why else "")
     of_steps = f"{units.counted(profile.steps, 'step')} up to step {units.count(profile.step)}"
     note = f"The operations of {of_steps}; they took {units.milliseconds(profile.step_ms)} each"
     return Section("Step by layer", *as_rows(STEP_ROW, step_rows(profile)), note)

@@ -28,6 +28,7 @@ from tfwatch.judge.findings.finding import RemedyForecast
 from tfwatch.judge.findings.switch_lines import lines_of, proved_knobs
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.log_lines import NO_GPU, find_meanings
+from tfwatch.judge.profile.step_parts import why_no_profile
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.judge.troubles import divergences_text
 from tfwatch.report.run_facts import final_loss, finished_epochs, steps_done
@@ -286,7 +287,8 @@ def _step(judged: JudgedRun) -> _Block:
     words = ", ".join(f"{one.title} {units.percent(one.share)}" for one in parts)
     line = f"a step by layer: {words}; report has all"
     if not parts:
-        line = f"no profile of the step: {profiles[-1].missing}" if is_asked else ""
+        why = why_no_profile(judged.run.events) if is_asked else ""
+        line = f"no profile of the step: {why}" if why else ""
     elif any(one.kind == "compute-bound" for one in judged.losses[:1]):
         line = ""
     return _Block(1 if is_asked else 6, [*filter(None, [one_line(line)])])

@@ -119,6 +119,15 @@ def newest_profile(events: Events) -> StepProfiled | None:
     return next((one for one in reversed(profiles) if one.at_ns >= begin_ns), None)
 
 
+def why_no_profile(events: Events) -> str:
+    """Return why the profile that was tried last is missing; empty where it is there, and where
+    none was tried."""
+    tried = events.of(StepProfiled)
+    if not tried or newest_profile(events) is not None:
+        return ""
+    return tried[-1].missing or "the one that there is belongs to a model that trained before"
+
+
 def profile_of_run(run: Snapshot) -> StepProfiled | None:
     """Return the newest profile of the model that trains, with all that it cost; None without
     one."""

@@ -50,6 +50,15 @@ def test_a_proved_setting_is_printed_as_a_patch_and_not_written(
     assert [(one.script, one.steps) for one in asked] == [(["train.py", "--epochs", "3"], 900)]
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("metrics", True), ("order", False)])
+def test_the_script_is_profiled_where_that_finds_what_is_allowed(
+    kind: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = run_as(monkeypatch)
+    main(["fix", "--allow", kind, "train.py"])
+    assert [one.explain for one in asked] == [expected]
+
+
 def test_apply_writes_the_file(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

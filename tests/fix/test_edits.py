@@ -143,6 +143,31 @@ def test_a_change_is_made(name: str, source: str, expected: str) -> None:
     assert made(name, source) == expected
 
 
+#: What stands in `compile`, and what remains of it.
+LEFT_OUT = [
+    ("'a', metrics=['acc', k.AUC()]", "'a', metrics=['acc']"),
+    ("'a', metrics=[AUC(), 'acc', AUC(4000)], b=1", "'a', metrics=['acc'], b=1"),
+    ("'a', metrics=[AUC()]", "'a'"),
+    ("'a', metrics=[AUC(), k.PrecisionAtRecall(0.5)], b=1", "'a', b=1"),
+    ("metrics=[AUC(name='of')], weighted_metrics=['acc', AUC()]", "weighted_metrics=['acc']"),
+    ("metrics=[Recall(thresholds=marks), Precision()]", "metrics=[Precision()]"),
+    ("\n    'a',  # one\n    metrics=[AUC()],  # two\n", "\n    'a',  # one\n"),
+    ("\n    'a', metrics=[AUC()],  # two\n    b=1,\n", "\n    'a',  # two\n    b=1,\n"),
+    ("'a',\n    metrics=[AUC()]", "'a'"),
+    ("'a',  # one\n    metrics=[AUC()]", "'a',  # one\n    "),
+    (
+        "metrics=[\n    'acc',  # one\n    AUC(\n        9,\n    ),\n    'mae',\n]",
+        "metrics=[\n    'acc',  # one\n    'mae',\n]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), LEFT_OUT)
+def test_metrics_over_thresholds_are_left_out(given: str, expected: str) -> None:
+    rest = "\nm.evaluate(x)\nlogs = m.evaluate(x, return_dict=True)\nprint('the auc', logs['loss'])"
+    assert made("metrics", f"m.compile({given}){rest}") == f"m.compile({expected}){rest}"
+
+
 HEAD = """\
 import tensorflow as tf
 m = keras.Sequential(
@@ -207,6 +232,7 @@ found = [(x.numpy().tolist(), y["twice"].numpy().tolist()) for x, y in data]
 """
 
 
+AREA = "m.compile('a', metrics=[AUC()])\n"
 SPLIT = "m.fit(x, validation_split=0.2"
 GENERATOR = "tf.data.Dataset.from_generator(g, output_signature=s).batch(8)"
 
@@ -264,6 +290,18 @@ def test_batches_of_a_generator_are_those_of_its_rows() -> None:
         ),
         ("augmentation", HEAD.replace("import tensorflow as tf", ""), "no name for TensorFlow"),
         ("augmentation", OF_ITS_OWN.replace("flip(inputs)", "m"), "no calls of flip"),
+        ("metrics", "m.compile('a', metrics=['acc', Recall()])", "no list with a metric over"),
+        ("metrics", "m.compile('a', metrics=METRICS)", "has metrics=METRICS, not a list in the"),
+        ("metrics", f"{AREA}EarlyStopping(monitor='val_auc')", "line 2 reads the metric as 'val_a"),
+        ("metrics", f"{AREA}ModelCheckpoint('{{epoch}}-{{auc:.2f}}.keras')", "line 2 reads"),
+        ("metrics", f"{AREA}print(f'{{history[\"auc_1\"]}}')", "reads the metric as 'auc_1'"),
+        ("metrics", AREA.replace("()", "(name='area')") + "logs['val_area']", "as 'val_area'"),
+        ("metrics", f"{AREA}loss, auc = m.evaluate(x)", "line 2 uses the metrics that evaluate"),
+        (
+            "metrics",
+            AREA.replace("AUC", "PrecisionAtRecall") + "'precision_at_recall'",
+            "reads the metric",
+        ),
         (JIT, "m.compile(", "cannot be parsed"),
     ],
 )

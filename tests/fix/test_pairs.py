@@ -211,6 +211,15 @@ def test_the_changes_are_those_that_the_findings_name_or_the_user_allows() -> No
     assert [one.name for one in Wanted(("jit_compile", "live")).changes(found)] == ["jit_compile"]
 
 
+def test_a_metric_is_left_out_where_the_profile_of_the_step_names_it_and_the_user_allows_it() -> (
+    None
+):
+    wanted, found = Wanted(allowed=("metrics",)), [Finding("metric", "COMPUTE", "")]
+    assert (wanted.needs_profile, Wanted(allowed=("order",)).needs_profile) == (True, False)
+    assert [one.name for one in wanted.changes(found)] == ["metrics"]
+    assert wanted.changes([]) == []
+
+
 def test_a_validation_is_tried_by_whole_epochs(tmp_path: Path) -> None:
     """Epochs take as long, and a run with the change lacks the time between them."""
     change = replace(BY_NAME["validation_freq"], make=lambda text: text + "# changed\n")

@@ -53,6 +53,7 @@ def fix(args: argparse.Namespace) -> int:
         python=args.python,
         as_json=True,
         steps=args.steps,
+        explain=wanted.needs_profile,
         job=Autopilot(),
     )
     began_ns, live = SYSTEM.wall_ns(), None

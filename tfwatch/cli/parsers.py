@@ -29,7 +29,7 @@ _TRAINING = f"{_RUN}; default: the newest training that runs"
 _PROMETHEUS_PORT = 9464
 _MOST_RUNS, _MOST_GIGABYTES = 1_000_000, 65_536
 #: The changes of what is trained that `fix` may try, as of `fix.changes.ALLOWED`.
-_ALLOWED = ("batch-size", "order", "random-draws", "precision", "validation")
+_ALLOWED = ("batch-size", "metrics", "order", "random-draws", "precision", "validation")
 
 
 @dataclass(frozen=True, slots=True)

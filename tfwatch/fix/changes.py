@@ -25,15 +25,18 @@ LIVE = "live"
 #: The epochs after which a cache is full, and `validation_freq=5` has traced validation.
 FILLED, VALIDATED = 1, 5
 ORDER, DRAWS = "order", "random-draws"
-BATCH_SIZE, PRECISION, VALIDATION = "batch-size", "precision", "validation"
+BATCH_SIZE, METRICS, PRECISION, VALIDATION = "batch-size", "metrics", "precision", "validation"
 #: The kinds of changes that are made only where they are allowed, by what each of them changes.
 ALLOWED = {
     BATCH_SIZE: "the batch size is another one",
+    METRICS: "logs and callbacks lack the metric, of validation too",
     ORDER: "batches come in another order",
     DRAWS: "random draws are others",
     PRECISION: "layers compute in another dtype",
     VALIDATION: "callbacks and logs see validation less often",
 }
+#: Only a profile of the step finds what their changes are a remedy of.
+_PROFILED = frozenset({METRICS, DRAWS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,14 @@ CHANGES = (
         epochs=VALIDATED,
     ),
     ScriptChange(
+        "metrics",
+        "metrics over thresholds left out",
+        edits.without_threshold_metrics,
+        ("metric",),
+        kind=METRICS,
+        is_exact=True,
+    ),
+    ScriptChange(
         "deterministic", "deterministic=False", edits.any_order, ("kept-order",), kind=ORDER
     ),
     ScriptChange(
@@ -162,6 +173,11 @@ class Wanted:
     def is_live(self) -> bool:
         """True where settings are switched while the script trains."""
         return not self.only or LIVE in self.only
+
+    @property
+    def needs_profile(self) -> bool:
+        """True where a profile of the step finds what an allowed change is a remedy of."""
+        return not _PROFILED.isdisjoint(self.allowed)
 
     @property
     def restarts(self) -> bool:

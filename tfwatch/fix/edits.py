@@ -7,6 +7,7 @@ or the result is no Python.
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
@@ -41,6 +42,22 @@ _IN_MAP = (
     ".map(lambda x, y: ({augment}(x, training=True), y), num_parallel_calls={tf}.data.AUTOTUNE)"
     ".prefetch({tf}.data.AUTOTUNE)"
 )
+#: Keras' metrics that compare each prediction with many thresholds, and those that may.
+_OVER_THRESHOLDS = frozenset(
+    {
+        "AUC",
+        "PrecisionAtRecall",
+        "RecallAtPrecision",
+        "SensitivityAtSpecificity",
+        "SpecificityAtSensitivity",
+    }
+)
+_AT_GIVEN = frozenset({"Precision", "Recall"})
+_METRICS = ("metrics", "weighted_metrics")
+#: Methods of a model that return its metrics in the order of `compile`.
+_RETURN_METRICS = frozenset({"evaluate", "test_on_batch", "train_on_batch"})
+#: What follows an element of a list or an argument: its comma, and the end of its line.
+_COMMA, _LINE_END = re.compile(r"\s*,([ \t]*(?=[^\s#]))?"), re.compile(r"[ \t]*(#.*)?\n")
 _CALLS, _MANY = "num_parallel_calls", "16"
 _OPTIONS = """\
 parallel_options = {tf}.data.Options()
@@ -169,8 +186,7 @@ def _parts_of(model: ast.Call) -> tuple[list[ast.expr], list[ast.expr]]:
 
 def _is_random(layer: ast.expr) -> bool:
     """Return whether a layer changes images in training alone; a crop does so always."""
-    kind = ast.unparse(layer.func).rpartition(".")[2] if isinstance(layer, ast.Call) else ""
-    return kind.startswith("Random") and kind != "RandomCrop"
+    return _class_of(layer).startswith("Random") and _class_of(layer) != "RandomCrop"
 
 
 def move_before(text: str, method: str, others: str) -> str:
@@ -268,6 +284,77 @@ def larger_batches(text: str) -> str:
             sizes[code.start_of(given)] = given
     size = _only(list(sizes.values()), "numbers of a batch size")
     return _with_edits(code, [code.in_place_of(size, str(2 * int(ast.literal_eval(size))))])
+
+
+def without_threshold_metrics(text: str) -> str:
+    """Leave the metrics over thresholds out of the lists of the only `compile`, where nothing else
+    in the script reads them."""
+    code = _parsed(text)
+    call = _only([node for node in _calls(code) if _is_keras(node, COMPILE)], "calls of compile")
+    left_out: list[ast.keyword | ast.expr] = []
+    for given in (one for one in call.keywords if one.arg in _METRICS):
+        if not isinstance(given.value, ast.List):
+            raise NoPatchError(f"compile has {ast.unparse(given)}, not a list in the call")
+        found = [one for one in given.value.elts if _is_over_thresholds(one)]
+        left_out += [given] if found and len(found) == len(given.value.elts) else found
+    if not left_out:
+        raise NoPatchError("compile has no list with a metric over thresholds, such as AUC()")
+    _check_unread(code, left_out)
+    for node in sorted(left_out, key=code.start_of, reverse=True):
+        text = _without(text, code.start_of(node), code.end_of(node))
+    check_python(text)
+    return text
+
+
+def _is_over_thresholds(metric: ast.AST) -> bool:
+    kind = _class_of(metric)
+    has_thresholds = isinstance(metric, ast.Call) and keyword_of(metric, "thresholds") is not None
+    return kind in _OVER_THRESHOLDS or (kind in _AT_GIVEN and has_thresholds)
+
+
+def _check_unread(code: SourceCode, left_out: Sequence[ast.AST]) -> None:
+    """Check that nothing else in a script reads metrics: by their names, such as
+    `monitor="val_auc"`, or by their place in what `evaluate` returns.
+
+    Raises:
+        NoPatchError: something does.
+    """
+    inside = [one for node in left_out for one in ast.walk(node)]
+    names = "|".join(re.escape(_log_of(one)) for one in inside if _is_over_thresholds(one))
+    log = rf"(\w+_)?({names})(_\d+)?"
+    reads = re.compile(rf"^{log}$|{{{log}[:}}]")
+    for node in ast.walk(code.tree):
+        if not isinstance(node, ast.Constant) or node in inside:
+            continue
+        if isinstance(node.value, str) and reads.search(node.value):
+            raise NoPatchError(f"line {node.lineno} reads the metric as {node.value!r}")
+    unused = [one.value for one in ast.walk(code.tree) if isinstance(one, ast.Expr)]
+    for call in _calls(code):
+        is_list = method_of(call) in _RETURN_METRICS and keyword_of(call, "return_dict") is None
+        if is_list and call not in unused:
+            raise NoPatchError(f"line {call.lineno} uses the metrics that {method_of(call)} lists")
+
+
+def _log_of(metric: ast.AST) -> str:
+    """Return the name of a metric in the logs: its own, or that of its class."""
+    name = keyword_of(metric, "name") if isinstance(metric, ast.Call) else None
+    if isinstance(name, ast.Constant) and isinstance(name.value, str):
+        return name.value
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", _class_of(metric)).lower()
+
+
+def _without(text: str, begin: int, end: int) -> str:
+    """Return a text without an element of a list or an argument, its comma, and its lines where
+    they have nothing else."""
+    comma = _COMMA.match(text, end)
+    end = comma.end() if comma else end
+    line, rest = text.rfind("\n", 0, begin) + 1, _LINE_END.match(text, end)
+    if rest and not text[line:begin].strip():
+        return text[:line] + text[rest.end() :]
+    before = text[:begin].rstrip()
+    if not comma and before.endswith(","):
+        return before.removesuffix(",") + text[end:]
+    return (text[:begin].rstrip(" \t") if rest else text[:begin]) + text[end:]
 
 
 # -- stages of a pipeline --------------------------------------------------------------------------
@@ -386,6 +473,11 @@ def _is_keras(call: ast.Call, method: str) -> bool:
     is_parent = isinstance(owner, ast.Call) and ast.unparse(owner.func) == "super"
     validates = any(keyword_of(call, name) is not None for name in _VALIDATES)
     return not is_other and not is_parent and (method != FIT or validates)
+
+
+def _class_of(node: ast.AST) -> str:
+    """Return the name of the class or function that a node calls; empty where it calls none."""
+    return ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
 
 
 def _is(node: ast.expr, source: str) -> bool:

@@ -154,12 +154,14 @@ def _print_costs(kind: str, is_equal: bool, asks: Asks, run: Any) -> None:
     plain_ms = float(whole[run.steps["flags"] == 0].mean())
     slower = float((whole[is_profiled] - plain_ms).sum()) / max(len(done), 1)
     costs = [event.cost_ms for event in done]
+    at = 0, len(asks.memory) // 4, len(asks.memory) // 2, -1
+    memory = ", ".join(str(asks.memory[one] >> 20) for one in at)
     print(
         f"{kind}: {len(done)} profiles, weights and losses"
         f" {'equal' if is_equal else 'DIFFER'}; starting takes {median(costs):.1f} ms, most"
         f" {max(costs):.1f}; with the slower steps {slower:.1f} ms each; step"
-        f" {np.median(whole[~is_profiled]):.2f} ms; memory {asks.memory[0] >> 20} to"
-        f" {asks.memory[-1] >> 20} MB; first {costs[0]:.1f} ms"
+        f" {np.median(whole[~is_profiled]):.2f} ms; first {costs[0]:.1f} ms; memory at the first,"
+        f" after a quarter, a half and all {memory} MB"
     )
 
 

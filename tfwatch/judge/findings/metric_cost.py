@@ -1,6 +1,6 @@
 """A metric that takes a large part of the step.
 
-Remedy: fewer thresholds, or the metric in validation only. The weights stay the same.
+Remedy: evenly spaced thresholds, or the metric in validation only. The weights stay the same.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
 
-#: Metrics that count at many thresholds, 200 by default: each takes as long as it has of them.
-_AT_THRESHOLDS = ("AUC", "AtRecall", "AtPrecision", "AtSensitivity", "AtSpecificity")
-_FEWER = "keras.metrics.{kind}(..., num_thresholds=50)  # fewer than now"
+_EVEN = "keras.metrics.AUC(..., num_thresholds=200)  # in place of thresholds=[...]"
 _AT_END = "model.compile(..., metrics=[])  # and the metric of model.predict after an epoch"
 
 
@@ -25,16 +23,26 @@ def find(now: Situation) -> Finding | None:
     part = next((one for one in now.parts if one.role == "metric"), None)
     if part is None:
         return None
-    brief = f"metric {part.name} takes {units.percent(part.share)} of compute"
-    counts = any(word in part.kind for word in _AT_THRESHOLDS)
-    fewer = "fewer thresholds, or compute it" if counts else "compute it"
+    compared = _compared(now, part.name)
+    values = f", in which it compares with {units.count(compared)} values" if compared else ""
+    evenly = "evenly spaced thresholds, or compute it" if compared else "compute it"
     return compute_loss(
         now,
         "metric",
         part.share,
-        brief,
-        f": {units.milliseconds(part.took_ms)} of each step",
-        advice=f"{fewer} in validation only: the weights stay the same",
-        code=_FEWER.format(kind=part.kind) if counts else _AT_END,
+        f"metric {part.name} takes {units.percent(part.share)} of compute",
+        f": {units.milliseconds(part.took_ms)} of each step{values}",
+        advice=f"{evenly} in validation only: the weights stay the same",
+        code=_EVEN if compared and part.kind == "AUC" else _AT_END,
         where=part.name,
     )
+
+
+def _compared(now: Situation, name: str) -> int:
+    """Return with how many thresholds a metric compares each prediction; 0 where it does not.
+
+    Keras counts at evenly spaced thresholds in one pass. With a batch of 4 096 on two cores 4 000
+    others took an AUC 48 ms, and any number of evenly spaced ones 0.4.
+    """
+    metrics = now.manifest.model.threshold_metrics if now.manifest.model else []
+    return next((one.thresholds for one in metrics if one.name == name), 0)

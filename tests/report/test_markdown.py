@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.judge.profiles import PROFILE
 from tests.report.hostile import MARKDOWN, hostile_run
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
 from tfwatch.judge.judged_run import JudgedRun
@@ -24,6 +25,15 @@ def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:
     assert lines[2].startswith(f"**{first.word}**: ")
     assert first.sentence in lines[2]
     assert any("| prefetch off → 4 at step 101: " in line and "x faster" in line for line in lines)
+
+
+def test_the_step_by_layer_is_a_table(tmp_path: Path) -> None:
+    run = open_written(tmp_path / "run", switched_run(), PROFILE, FINISHED)
+
+    lines = as_markdown(JudgedRun(run)).split("\n")
+
+    assert "**Step by layer**" in lines
+    assert any(line.startswith("| metric | auc | AUC | 2.0 ms |") for line in lines)
 
 
 def test_each_row_of_a_table_has_its_cells(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.report.facts import known
 from tfwatch.report.run_facts import FIGURES
-from tfwatch.report.sections import changes_section
+from tfwatch.report.sections import changes_section, step_section
 from tfwatch.report.text import LONGEST_CODE, failure, loss_text, outcome_text, shown
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.judged_run import JudgedRun
+    from tfwatch.report.sections import Section
 
 #: Characters that markdown or HTML reads as markup.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
@@ -32,8 +33,8 @@ def as_markdown(judged: JudgedRun) -> str:
     for finding in judged.findings:
         lines += _finding(finding)
     lines += table(("figure", "value", ""), figures)
-    if (changes := changes_section(judged)).rows:
-        lines += table(changes.head, changes.rows)
+    for section in (step_section(judged), changes_section(judged)):
+        lines += _section(section)
     return "\n".join(lines)
 
 
@@ -49,6 +50,15 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"|{' --- |' * len(head)}"
     yield from (f"| {' | '.join(plain(cell) for cell in row)} |" for row in rows)
     yield ""
+
+
+def _section(section: Section) -> Iterator[str]:
+    if section.rows or section.note:
+        yield from (f"**{section.title}**", "")
+    if section.note:
+        yield from (plain(section.note), "")
+    if section.rows:
+        yield from table(section.head, section.rows)
 
 
 def _finding(finding: Finding) -> Iterator[str]:

@@ -53,7 +53,7 @@ def make_sections(judged: JudgedRun) -> list[Section]:
     made = (
         changes_section(judged),
         _pipeline(judged),
-        _step(judged),
+        step_section(judged),
         _stalls(judged),
         _epoch_table(judged),
         Section("Machine", ("", ""), list(_machine(judged))),
@@ -80,7 +80,7 @@ def _pipeline(judged: JudgedRun) -> Section:
     return Section("Input pipeline", *as_rows(_STAGE, stages), note if stages else missing)
 
 
-def _step(judged: JudgedRun) -> Section:
+def step_section(judged: JudgedRun) -> Section:
     """Return the step by layer, or why a profile is missing; without one it has no table."""
     profile = judged.situation.profile
     if profile is None:

@@ -260,6 +260,10 @@ class OperationTime(msgspec.Struct, frozen=True):
     #: The path of the variable that the optimizer updates, e.g. `dense/kernel`; empty where it is
     #: none, or unknown.
     variable: str = ""
+    #: The dtype that its longest operation computes, e.g. `float32`; empty where it is not known.
+    dtype: str = ""
+    #: The host computes most of it while the GPU waits.
+    on_host: bool = False
 
 
 class StepProfiled(Event, frozen=True, cache_hash=True):

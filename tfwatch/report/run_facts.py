@@ -24,7 +24,7 @@ from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.past_run import state_of
 from tfwatch.judge.profile.step_groups import step_rows
-from tfwatch.judge.profile.step_parts import step_parts
+from tfwatch.judge.profile.step_parts import StepPart, step_parts
 from tfwatch.judge.steps.stalls import UNEXPLAINED
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.report.effects import AUTOPILOT, EXPERIMENT, STEADY, SWITCH, by_name
@@ -202,6 +202,11 @@ _PIPELINE_FACTS = (
 
 # -- the step by layer -----------------------------------------------------------------------------
 
+
+def _device(part: StepPart) -> str:
+    return "CPU" if part.on_host else ""
+
+
 _STEP_PART = (
     text("role", "the part of the step", choices=("layer", *ROLES[2:], "small", "gaps")),
     text("name", "of the layer, the metric or the optimizer"),
@@ -210,6 +215,8 @@ _STEP_PART = (
     number("backward_ms", "of it, the backward pass", lambda one: one.backward_ms or None),
     number("share", "of the time of all operations and of launch gaps, 0 to 1"),
     text("operation", "TensorFlow's name of the operation that takes most of it"),
+    text("dtype", "that this operation computes"),
+    text("device", "`CPU` where that computes it, and the GPU waits", _device),
     text("place", "the line of yours that makes it, such as `train.py:24 in call`"),
     text("variable", "that the optimizer updates"),
 )

@@ -60,6 +60,7 @@ BY_CHANNEL = OperationTime("forward", "depthwise", "DepthwiseConv2D", "Depthwise
 CALLS = OperationTime("forward", "own", "Own", "PyFunc", 3.0, "train.py:41 in call")
 CALLS_TOO = OperationTime("loss", "", "", "EagerPyFunc", 2.0)
 ROTATES = OperationTime("forward", "rotation", "RandomRotation", "Transform", 6.0)
+LOOKS_UP = OperationTime("forward", "words", "StringLookup", "LookupTableFindV2", 6.0, on_host=True)
 NO_GPU = "a GPU or a smaller model"
 
 
@@ -325,6 +326,16 @@ NO_GPU = "a GPU or a smaller model"
             ),
             2.0,
             "evenly spaced thresholds, or compute it in validation only",
+        ),
+        (
+            "host-operations",
+            losing(profile=profile_of(LOOKS_UP, MULTIPLIES), cores_free=2.0),
+            (
+                "the GPU waits 60 % of compute for operations on the CPU: LookupTableFindV2, most"
+                " of it in words (StringLookup)"
+            ),
+            6.0,
+            "compute them in a map of the data set",
         ),
         (
             "python-in-step",

@@ -92,6 +92,7 @@ def test_what_the_host_computes_while_the_gpu_idles_is_no_launch_gap(tmp_path: P
     profile = made.on_host(DENSE, 500, 150).read(tmp_path)
     longest = profile.operations[0]
     assert (longest.name, longest.op) == ("net_1/sort_1", "EagerPyFunc")
+    assert [one.on_host for one in profile.operations] == [True, False, False]
     assert longest.took_ms == pytest.approx(0.4)
     assert profile.gaps_ms == pytest.approx(0.15)
 

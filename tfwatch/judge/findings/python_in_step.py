@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
 
 #: TensorFlow's operations that call Python: `tf.py_function`, and `tf.numpy_function`.
-_CALLS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
+CALLS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 _ADVICE = "TensorFlow's or keras.ops' operations in place of Python: they run in the graph"
 
 
@@ -26,7 +26,7 @@ def find(now: Situation) -> Finding | None:
     wait."""
     operations = now.profile.operations if now.profile else ()
     # What a metric takes is a finding of its own.
-    calls = [one for one in operations if one.op in _CALLS and one.role != "metric"]
+    calls = [one for one in operations if one.op in CALLS and one.role != "metric"]
     if not calls:
         return None
     took_ms = sum(one.took_ms for one in calls)

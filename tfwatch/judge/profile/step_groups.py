@@ -162,4 +162,5 @@ def _row(parts: Sequence[StepPart], role: str, name: str, kind: str = "") -> Ste
         any(one.in_loop for one in parts),
         len(parts),
         longest.variable or (longest.name if role == "layer" else ""),
+        dtype=longest.dtype,
     )

@@ -61,6 +61,10 @@ class StepPart:
     longest: str = ""
     #: That the optimizer updates; empty where it is none, or unknown.
     variable: str = ""
+    #: Of that operation; empty where it is not known.
+    dtype: str = ""
+    #: The CPU computes it while the GPU waits.
+    on_host: bool = False
 
     @property
     def title(self) -> str:
@@ -77,7 +81,8 @@ class StepPart:
         """It in words: `conv2d (Conv2D), backward 6.1 ms, train.py:41 in call`."""
         backward = f"backward {time_text(self.backward_ms)}" if self.backward_ms else ""
         longest = f"most in {self.longest}" if self.longest else ""
-        return ", ".join(filter(None, (self.title, backward, longest, self.place)))
+        host = "on the CPU" if self.on_host else ""
+        return ", ".join(filter(None, (self.title, host, backward, longest, self.place)))
 
 
 def time_text(took_ms: float) -> str:
@@ -89,6 +94,7 @@ def time_text(took_ms: float) -> str:
 class _Sum:
     took_ms: float = 0.0
     backward_ms: float = 0.0
+    host_ms: float = 0.0
     first: OperationTime | None = None
     place: str = ""
     in_loop: bool = False
@@ -97,6 +103,7 @@ class _Sum:
     def add(self, one: OperationTime) -> None:
         self.took_ms += one.took_ms
         self.backward_ms += one.took_ms if one.role == "backward" else 0.0
+        self.host_ms += one.took_ms if one.on_host else 0.0
         self.first = self.first or one
         self.place = self.place or one.place
         self.in_loop = self.in_loop or one.in_loop
@@ -182,4 +189,6 @@ def _part(role: str, name: str, variable: str, total: _Sum, all_ms: float) -> St
         total.place,
         total.in_loop,
         variable=variable,
+        dtype=total.first.dtype if total.first else "",
+        on_host=2 * total.host_ms > total.took_ms,
     )

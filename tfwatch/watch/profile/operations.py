@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -42,13 +42,16 @@ class Recording:
 
 @dataclass
 class _Part:
-    """The operations of one origin. ops: their picoseconds by kernel."""
+    """The operations of one origin. longest: the path of the longest one; ops: their picoseconds
+    by kernel; host_ps: of these, those that the host computes while a GPU waits."""
 
+    longest: str
     ps: int = 0
+    host_ps: int = 0
     ops: Counter[str] = field(default_factory=Counter)
     place: str = ""
 
-    def row(self, origin: Origin, steps: int) -> OperationTime:
+    def row(self, origin: Origin, steps: int, dtype: str) -> OperationTime:
         """Return its row of a profile, in milliseconds a step."""
         ((longest, _),) = self.ops.most_common(1)
         return OperationTime(
@@ -60,6 +63,8 @@ class _Part:
             self.place,
             origin.in_loop,
             origin.variable,
+            dtype,
+            2 * self.host_ps > self.ps,
         )
 
 
@@ -120,16 +125,20 @@ def _rows(
     times: Sequence[Time], origins: Origins, steps: int
 ) -> tuple[tuple[OperationTime, ...], float]:
     """Return the longest parts, and the time of the others, milliseconds a step."""
-    parts: dict[Origin, _Part] = defaultdict(_Part)
+    parts: dict[Origin, _Part] = {}
     # Where looking up is limited, the longest count.
-    for path, op, ps in times:
+    for path, op, ps, on_host in times:
         origin = origins.of(path, op)
-        part = parts[origin]
+        part = parts.setdefault(origin, _Part(path))
         part.ps += ps
+        part.host_ps += ps if on_host else 0
         part.ops[op] += ps
         part.place = part.place or origin.place
     ranked = sorted(parts.items(), key=lambda one: -one[1].ps)
-    rows = (part.row(origin, steps) for origin, part in ranked[:MOST_OPERATIONS])
+    rows = (
+        part.row(origin, steps, origins.dtype_of(part.longest))
+        for origin, part in ranked[:MOST_OPERATIONS]
+    )
     return tuple(rows), _ms(sum(part.ps for _, part in ranked[MOST_OPERATIONS:]), steps)
 
 

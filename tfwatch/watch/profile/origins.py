@@ -112,6 +112,14 @@ class Origins:
             self._known[key] = replace(found, in_loop=True) if in_loop else found
         return self._known[key]
 
+    def dtype_of(self, path: str) -> str:
+        """Return the dtype that an operation computes or writes, e.g. `float32`; empty where it is
+        not known."""
+        with fails_open(lambda _: None):
+            if made := self._operations.get(_name_of(path)):
+                return str([*made.inputs, *made.outputs][-1].dtype.name)
+        return ""
+
     def _find(self, path: str, op: str) -> Origin:
         parts, is_backward = self._parts[path]
         if _COLLECTIVE.search(op) or _COLLECTIVE.search(parts[-1]):

@@ -67,11 +67,13 @@ _ISOLATED = ("-I", "-S", "-W", "ignore", "-c")
 
 
 class Time(NamedTuple):
-    """The own time of an operation. ps: picoseconds, without the events in it."""
+    """The own time of an operation. ps: picoseconds, without the events in it. on_host: the host
+    computes it while a GPU waits."""
 
     path: str
     op: str
     ps: int
+    on_host: bool = False
 
 
 @dataclass
@@ -146,10 +148,11 @@ def read(folder: Path) -> Recorded:
     found = _on_device(devices, host, compiled, begins, until)
     if not found.operations:
         found = _on_host(host, compiled, until)
-    by_path: Counter[tuple[str, str]] = Counter()
+    by_path: Counter[tuple[str, str, bool]] = Counter()
     for one in found.operations:
-        by_path[one.path, one.op] += one.ps
-    found.operations = [Time(*key, ps) for key, ps in by_path.most_common()]
+        by_path[one.path, one.op, one.on_host] += one.ps
+    longest = by_path.most_common()
+    found.operations = [Time(path, op, ps, on_host) for (path, op, on_host), ps in longest]
     return found
 
 
@@ -225,7 +228,7 @@ def _add_gaps(times: Recorded, gaps: Sequence[Gap], host: Sequence[Any]) -> None
     for begin, end, path, op in sorted(_long_operations(host)):
         if path not in paths and end > until:
             for part in within(max(begin, until), end, gaps):
-                times.operations.append(Time(path, op, part.end - part.begin))
+                times.operations.append(Time(path, op, part.end - part.begin, on_host=True))
                 left[part.loop] -= part.end - part.begin
             until = end
     times.gaps_ps = (times.gaps_ps or 0) + left.pop("", 0)
@@ -360,8 +363,8 @@ def _idle_tensor_cores_ps(kernels: Iterable[Time]) -> int:
     it is faster.
     """
     by_name: Counter[str] = Counter()
-    for _, name, ps in kernels:
-        by_name[name] += ps
+    for one in kernels:
+        by_name[one.op] += one.ps
     if any("tf32" in name for name in by_name):
         return 0
     plain = (name for name in by_name if _FLOAT32.search(name) and not _OTHER.search(name))

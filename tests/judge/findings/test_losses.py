@@ -576,8 +576,23 @@ def test_steps_that_get_shorter_give_back_a_part_of_the_waits_for_autotuning() -
 
 
 def test_small_operations_without_a_loop_are_no_loss() -> None:
-    (limit,) = find_losses(losing(profile=profile_of(ROTATES, small_ms=6.0), cores_free=0.0))
+    (limit, _) = find_losses(losing(profile=profile_of(ROTATES, small_ms=6.0), cores_free=0.0))
     assert limit.kind == "compute-bound"
+
+
+def test_layers_that_augment_where_no_core_is_free_are_a_cause_without_seconds() -> None:
+    limit, cause = find_losses(losing(profile=profile_of(ROTATES, MULTIPLIES), cores_free=0.0))
+    assert (limit.kind, cause.kind, cause.lost_s) == ("compute-bound", "augmentation", 0.0)
+    assert limit.advice.startswith("rotation augments within the step: in a parallel map")
+
+
+def test_a_loop_over_examples_is_advised_to_work_on_the_whole_batch() -> None:
+    loop = msgspec.structs.replace(MULTIPLIES, kind="EachExample", took_ms=9.0, in_loop=True)
+    (limit,) = find_losses(losing(profile=profile_of(loop)))
+    assert "operations on the whole batch" in limit.advice
+    recurrent = msgspec.structs.replace(loop, kind="LSTM")
+    (limit,) = find_losses(losing(profile=profile_of(recurrent)))
+    assert "whole batch" not in limit.advice
 
 
 def test_the_time_between_the_kernels_of_a_loop_is_the_layers() -> None:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.cli.screen_host import ScreenHost, make_checkup
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import fails_open, printable
+from tfwatch.core.events import AUTOMATIC
 from tfwatch.notices import Notifier
 from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.folder import DiskCall, read_file
 from tfwatch.runs.format import LOG
+from tfwatch.runs.requests import ProfileRequest, append
 from tfwatch.runs.run import Run, follow_folder
 from tfwatch.runs.script_process import AwaitedRun
 from tfwatch.terminal.capture import Capture, held_signals, passed_signals
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from tfwatch.cli.script.hosts import Script
     from tfwatch.cli.script.request import RunOptions
     from tfwatch.judge.script_runs import ScriptRuns
+    from tfwatch.judge.view import Follower
+    from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.overlays import Leave
     from tfwatch.screens.themes import ThemedApp
 
@@ -38,6 +42,8 @@ _WELL = (0, -signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.S
 #: Seconds between two looks at the script, and at its runs where no screen reads them.
 _LOOK_S = 0.2
 _FOLLOW_S = 1.0
+#: Seconds between two judgements of a run without a screen.
+_JUDGE_S = 10.0
 #: The end of a script waits so long for the look at its run: its disk may hang.
 _PATIENCE_S = 5.0
 #: Bytes of the output that are printed where no screen shows them any more, and lines of a failure.
@@ -48,8 +54,39 @@ _NO_INPUT = "EOF when reading a line"
 _TRACEBACK = "Traceback (most recent call last)"
 
 
+class UnseenRun:
+    """A run that no screen judges: it asks for a profile where that is due, as a screen does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._follower: Follower | None = None
+        self._next_s = _JUDGE_S
+        self._is_done = False
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Judge a snapshot of it, where one is due. A failure is the last look."""
+        if self._is_done or snapshot.now_s < self._next_s:
+            return
+        self._next_s = snapshot.now_s + _JUDGE_S
+        with fails_open(self._stop):
+            self._judge(snapshot)
+
+    def _judge(self, snapshot: Snapshot) -> None:
+        from tfwatch.judge.profile.profiling import is_due
+        from tfwatch.judge.view import Follower
+
+        self._follower = self._follower or Follower(live=False)
+        if is_due(self._follower.follow(snapshot, (), None)):
+            append(self.folder, ProfileRequest(AUTOMATIC))
+            self._is_done = True
+
+    def _stop(self, _: str) -> None:
+        self._is_done = True
+
+
 class FollowedScript:
-    """The runs of a script: their notices, and the tuner, whose job begins with the first run.
+    """The runs of a script where no screen reads them: their notices, their profiles, and the
+    tuner, whose job begins with the first run.
 
     show: as of `Notifier`.
     """
@@ -61,7 +98,7 @@ class FollowedScript:
         self.tuner = Tuner(lambda: runs.folder)
         self._runs = runs
         self._show = show
-        self._is_needed = self.notifier.is_on or options.job is not None
+        self._unseen: UnseenRun | None = None
         self._reader: Run | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="tfwatch-notices", daemon=True)
@@ -71,9 +108,8 @@ class FollowedScript:
     def start(self) -> None:
         """Read the newest run where no screen does, in a thread; it blocks the signals that the
         caller blocks."""
-        if self._is_needed:
-            with fails_open(self.notifier.stop):
-                self._thread.start()
+        with fails_open(self.notifier.stop):
+            self._thread.start()
 
     def end(self, state: str) -> None:
         """End the tuner, and pass on that the script ended, in these words; empty: the screen
@@ -99,8 +135,13 @@ class FollowedScript:
         if self._reader is None and self._runs.folder:  # of the run that a screen followed before
             self._reader = follow_folder(self._runs.folder)
         snapshot = self._reader.in_time(self._reader.read) if self._reader else None
-        if snapshot is not None:
-            self.notifier.follow(snapshot, ends=False)
+        if snapshot is None:
+            return
+        self.notifier.follow(snapshot, ends=False)
+        if snapshot.folder and (self._unseen is None or self._unseen.folder != snapshot.folder):
+            self._unseen = UnseenRun(snapshot.folder)
+        if self._unseen is not None:
+            self._unseen.look(snapshot)
 
     def _report_failures(self) -> None:
         for why in self.notifier.take_failures():

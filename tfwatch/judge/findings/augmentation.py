@@ -29,6 +29,11 @@ _KINDS = (
     "Equalization",
     "Solarization",
 )
+_ADVICE = (
+    "move it into the input pipeline, in parallel: it then runs beside the steps; other random"
+    " draws than in the model"
+)
+_BUSY = "in a parallel map it runs beside the steps where cores are free: here all are busy"
 _CODE = """augment = keras.Sequential([{kinds}])  # these layers, no longer in the model
 dataset = dataset.map(
     lambda x, y: (augment(x, training=True), y), num_parallel_calls=tf.data.AUTOTUNE
@@ -54,8 +59,7 @@ def find(now: Situation) -> Finding | None:
         f": {units.percent(share)} of compute",
         gives_back=hidden,
         why=f", {units.percent(hidden)} of it beside the steps",
-        advice="move it into the input pipeline, in parallel: it then runs beside the steps; other"
-        " random draws than in the model",
+        advice=_ADVICE if hidden else _BUSY,
         code=_CODE.format(kinds=", ".join(kinds)),
         where=names,
     )

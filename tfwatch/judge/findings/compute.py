@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
 
 _PRECISION = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made'
+#: Layers whose loop over time steps is their work.
+_RECURRENT = ("RNN", "LSTM", "GRU", "LSTMCell", "GRUCell")
+_AT_ONCE = "operations on the whole batch, such as tf.vectorized_map, would shorten the step"
 #: The parts of the judged time beside the steps, by name.
 _NOT_STEPS = {
     **{
@@ -120,6 +123,9 @@ def _advise(now: Situation) -> Advice:
         return Advice(
             "mixed precision or jit_compile may shorten the step", _PRECISION, (JIT_COMPILE,)
         )
+    longest = now.parts[0] if now.parts else None
+    if longest and longest.in_loop and not longest.kind.endswith(_RECURRENT):
+        return Advice(f"{longest.title} runs a loop: {_AT_ONCE}")
     shows = "e" if now.live else "a run with --explain"
     layers = "" if now.parts else f"; {shows} shows which layer takes it"
     return Advice(f"a GPU or a smaller model would shorten the step{layers}")
@@ -150,8 +156,8 @@ def compute_loss(
     """Return the finding of a part of compute, by a profile of the step; without its seconds where
     the share is 0.
 
-    share: of compute, 0 to 1; gives_back: the part of it that the remedy gives back, and why; more:
-    the rest of the sentence; fields: those of `Finding`.
+    share: of compute, 0 to 1; gives_back: the part of it that the remedy gives back, and why; 0: no
+    seconds are claimed. more: the rest of the sentence; fields: those of `Finding`.
     """
     lost_s = share * now.regime.spent.compute_s
     return Finding(
@@ -160,6 +166,6 @@ def compute_loss(
         f"{brief}{more}",
         brief=brief,
         basis=f"{now.profiled(share)}{why}",
-        claims={"compute_s": lost_s * gives_back} if share else {},
+        claims={"compute_s": lost_s * gives_back} if share and gives_back else {},
         **fields,
     )

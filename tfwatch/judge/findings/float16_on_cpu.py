@@ -39,8 +39,9 @@ def find(now: Situation) -> Finding | None:
     by_channel = sum(part.share for part in parts if part.kind.startswith(_BY_CHANNEL))
     recovered = _RECOVERED * (share - by_channel) + _RECOVERED_BY_CHANNEL * by_channel
     gives_back = max(recovered / share, 1 - _OF_FORWARD * _forward(parts)) if share else 0.0
+    first = next((one for part in parts for one in layers if one.has(part.name)), layers[0])
     more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
-    brief = f"{layers[0].name} ({layers[0].kind}){more} in float16, which is slow on this CPU"
+    brief = f"{first.name} ({first.kind}){more} in float16, which is slow on this CPU"
     takes = f": {units.percent(share)} of compute" if share else ""
     faster = "float32, or bfloat16, which it has" if "bfloat16" in types else "float32"
     policy = "mixed_bfloat16" if "bfloat16" in types else "float32"
@@ -54,7 +55,7 @@ def find(now: Situation) -> Finding | None:
         advice=f"{faster}: a convolution in float16 takes at least 2 to 9 times as long; it changes"
         " the rounding",
         code=_CODE.format(policy=policy),
-        where=layers[0].name,
+        where=first.name,
     )
 
 

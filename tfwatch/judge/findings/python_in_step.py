@@ -48,4 +48,5 @@ def _where(longest: OperationTime) -> str:
     if longest.place:
         return f"most of it at {longest.place}"
     is_layer = longest.role in ("forward", "backward") and longest.name
-    return f"most of it in {longest.name if is_layer else f'the {longest.role}'}"
+    words = "other operations" if longest.role == "other" else f"the {longest.role}"
+    return f"most of it in {longest.name if is_layer else words}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.events import StepProfiled
 from tfwatch.judge.findings.dense_updates import updates_all_rows
-from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
+from tfwatch.judge.findings.situation import LEADS_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ def _is_steady(now: Situation) -> bool:
     the cost of a profile."""
     spent, part = now.regime.spent, now.split
     steps_s = spent.compute_s + spent.copy_s + spent.host_s + spent.data_wait_s
-    if part is None or not part.is_enough or part.wait_share >= MODERATELY_FROM:
+    if part is None or not part.is_enough or part.wait_share >= LEADS_FROM:
         return False
     is_long = steps_s >= _LEAST_S and spent.steps >= _LEAST_STEPS
     most_ms = 1e3 * _MOST_SHARE * max(steps_s, _MINUTE_S)

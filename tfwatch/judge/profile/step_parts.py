@@ -105,7 +105,9 @@ class _Sum:
         self.backward_ms += one.took_ms if one.role == "backward" else 0.0
         self.host_ms += one.took_ms if one.on_host else 0.0
         self.first = self.first or one
-        self.place = self.place or one.place
+        # The line of a backward pass may be that of the gradients.
+        is_forward = one.role == "forward" and one.place
+        self.place = one.place if is_forward else self.place or one.place
         self.in_loop = self.in_loop or one.in_loop
         self.kinds[one.kind] = None
 

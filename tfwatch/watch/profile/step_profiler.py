@@ -148,6 +148,9 @@ class StepProfiler:
         self._folder, self._taken = folder, 0
         self._length = self._length or self._choose_length()
         guard = _GivesWay(lambda: self._abandon("another profiler began", self._writer.status[2]))
+        if guard.is_taken:
+            self._abandon("another profiler runs", self._writer.status[2])
+            return
         # It records what it does by default: TensorFlow 2.21 takes no levels, and warns of each.
         api.start(str(folder.path))
         self._guard = guard
@@ -247,6 +250,11 @@ class _GivesWay:
         self._end = end
         self._stopper: threading.Thread | None = None
         self._has_stopped = threading.Event()
+
+    @property
+    def is_taken(self) -> bool:
+        """True where somebody else's profiler runs."""
+        return self._module._profiler is not None
 
     def begin(self) -> None:
         """Take the place of the lock."""

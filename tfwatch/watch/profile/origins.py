@@ -4,6 +4,7 @@ Python that made it."""
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import re
 import sys
@@ -11,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tfwatch.core.errors import fails_open
 from tfwatch.sensors.running_code import users_place
@@ -21,6 +22,9 @@ from tfwatch.watch.profile.updates import Updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+#: The file, the line and the function of a frame.
+_Frame: TypeAlias = tuple[str, int, str]
 
 
 class _Added(NamedTuple):
@@ -58,6 +62,7 @@ _METRICS = os.path.join("keras", "src", "metrics", "")
 #: Keras' own step, which calls the model.
 _STEP = os.path.join("tensorflow", "trainer.py")
 _OPTIMIZERS = os.path.join("keras", "src", "optimizers", "")
+_LOSSES = os.path.join("keras", "src", "losses", "")
 #: Looking up where an operation was made takes 0.3 ms: so many of a profile are.
 _MOST_LOOKED_UP = 40
 
@@ -85,13 +90,18 @@ class Origins:
 
     def __init__(self, model: Any, graph: Any, paths: Iterable[str]) -> None:
         self._model = model
-        self._models = [model] if model is not None else _all_models()
-        self._optimizer = _optimizer_of(model)
+        found = _all_of_keras() if model is None else [[model], _optimizers_of(model), []]
+        self._models, optimizers, losses = found
+        self._optimizers = _by_name(optimizers)
+        #: Those of Keras' functions too: a script may make one within its step.
+        functions = getattr(sys.modules.get("keras"), "losses", None)
+        self._losses = {*dir(functions), *(getattr(one, "name", "") for one in losses)}
         self._metrics = _metrics_of(model)
         self._operations = _operations_of(graph)
         self._parts = {path: _parts(path) for path in (*self._operations, *paths)}
         self._scopes = _scopes_of(parts for parts, _ in self._parts.values())
         self._left = _MOST_LOOKED_UP
+        self._updates: dict[str, Updates] = {}
         self._known: dict[tuple[str, bool], Origin] = {}
         #: The user's line of a layer, by its role and its name.
         self._places: dict[tuple[str, str], str] = {}
@@ -128,14 +138,17 @@ class Origins:
             return Origin("copy")
         if parts[0].startswith(_LOSS):
             return Origin("loss", kind=parts[1] if len(parts) > 2 else "")
-        if self._optimizer and _is_scope(parts[0], self._optimizer[0]):
-            name = _name_of(path)
-            if self._updates.is_clipping(name):
+        if (optimizer := self._optimizer(parts)) is not None:
+            name, updates = _name_of(path), self._updates_of(optimizer)
+            if updates.is_clipping(name):
                 return Origin("clipping")
-            return Origin("optimizer", *self._optimizer, variable=self._updates.variable_of(name))
+            of_it = str(optimizer.name), type(optimizer).__name__
+            return Origin("optimizer", *of_it, variable=updates.variable_of(name))
         if layer := self._layer(parts):
             role = "backward" if is_backward else "forward"
             return Origin(role, *layer, self._place_of(role, layer[0], path))
+        if loss := self._loss(parts[0]):
+            return Origin("loss", kind=loss)
         return self._made_by(path, is_backward)
 
     def _layer(self, parts: Sequence[str]) -> tuple[str, str] | None:
@@ -146,7 +159,12 @@ class Origins:
         if self._model is not None:
             return self._below(self._model, parts, 0)
         # Without Keras a scope is what the script has named.
-        return ("/".join(parts[:-1]), "") if len(parts) > 2 else None
+        is_named = len(parts) > 2 and not self._loss(parts[0])
+        return ("/".join(parts[:-1]), "") if is_named else None
+
+    def _loss(self, scope: str) -> str:
+        """Return the name of the loss function that a scope is of; empty where it is of none."""
+        return next((one for one in (scope, _NUMBERED.sub("", scope)) if one in self._losses), "")
 
     def _below(self, model: Any, parts: Sequence[str], begin: int) -> tuple[str, str] | None:
         """Return the path and the class of the innermost layer along the parts of a path."""
@@ -167,12 +185,16 @@ class Origins:
             self._inner[id(layer)] = {one.name: one for one in inner}
         return self._inner[id(layer)]
 
-    @cached_property
-    def _updates(self) -> Updates:
-        name, _ = self._optimizer or ("", "")
-        every = self._operations.items()
-        own = [one for path, one in every if _is_scope(self._parts[path][0][0], name)]
-        return Updates(_inner_optimizer(self._model), own)
+    def _optimizer(self, parts: Sequence[str]) -> Any:
+        """Return the optimizer that a path begins with; None where it is none."""
+        return self._optimizers.get(_layer_name(parts[0], self._optimizers, self._scopes[()]))
+
+    def _updates_of(self, optimizer: Any) -> Updates:
+        if optimizer.name not in self._updates:
+            every = self._operations.items()
+            own = [one for path, one in every if self._optimizer(self._parts[path][0]) is optimizer]
+            self._updates[optimizer.name] = Updates(optimizer, own)
+        return self._updates[optimizer.name]
 
     @cached_property
     def _loops(self) -> set[str]:
@@ -187,10 +209,13 @@ class Origins:
     def _made_by(self, path: str, is_backward: bool) -> Origin:
         frames = self._frames(path)
         files = [file for file, _, _ in frames]
-        if any(_METRICS in file for file in files):
-            return Origin("metric", *self._metric_of(files))
-        if any(_OPTIMIZERS in file for file in files) and self._optimizer:
-            return Origin("optimizer", *self._optimizer)
+        metric = self._metric_of(frames)
+        if metric[0] or any(_METRICS in file for file in files):
+            return Origin("metric", *metric)
+        if any(_OPTIMIZERS in file for file in files) and self._optimizers:
+            return Origin("optimizer", *self._optimizer_in(frames))
+        if any(_LOSSES in file for file in files):
+            return Origin("loss")
         return Origin("backward" if is_backward else "other", place=_users_line(frames))
 
     def _place_of(self, role: str, layer: str, path: str) -> str:
@@ -200,34 +225,64 @@ class Origins:
             self._places[role, layer] = _users_line(frames)
         return self._places.get((role, layer), "")
 
-    def _frames(self, path: str) -> list[tuple[str, int, str]]:
+    def _frames(self, path: str) -> list[_Frame]:
         """Return the file, line and function of each frame that made an operation, outermost
         first."""
         made = self._operations.get(_name_of(path))
         if made is None or self._left <= 0:
             return []
         self._left -= 1
-        found: list[tuple[str, int, str]] = []
+        found: list[_Frame] = []
         with fails_open(lambda _: None):
             found = [(frame.filename, frame.lineno, frame.name) for frame in made.traceback or ()]
         return found
 
-    def _metric_of(self, files: Iterable[str]) -> tuple[str, str]:
-        """Return the names of the metrics whose class is of one of these files, and the class."""
-        files = {os.path.normpath(file) for file in files}
-        found = [metric for metric in self._metrics if metric.file in files]
-        # A metric is made of its base classes too, whose files come with it.
-        special = [metric for metric in found if not metric.is_wrapper] or found
-        kinds = dict.fromkeys(metric.kind for metric in special)
-        return ", ".join(metric.name for metric in special), ", ".join(kinds)
+    def _metric_of(self, frames: Sequence[_Frame]) -> tuple[str, str]:
+        """Return the names of the metrics whose code made an operation, and their classes."""
+        # The outermost one: a metric may call those of other metrics, as of its base class.
+        each = ([one for one in self._metrics if _is_in(one.lines, [frame])] for frame in frames)
+        found = next(filter(None, each), [])
+        # Keras' wrapper of functions is the class of many metrics.
+        found = [one for one in found if _is_in(one.function, frames)] or found
+        kinds = dict.fromkeys(one.kind for one in found)
+        return ", ".join(one.name for one in found), ", ".join(kinds)
+
+    def _optimizer_in(self, frames: Sequence[_Frame]) -> tuple[str, str]:
+        """Return the name and the class of the optimizer whose code made an operation; where
+        several have this code, the class alone."""
+        found = [*self._optimizers.values()]
+        if len(found) > 1:
+            found = [
+                one for one in found if _is_in(_lines_of(getattr(one, "update_step", None)), frames)
+            ]
+        names = [str(one.name) for one in found]
+        kinds = {type(one).__name__ for one in found}
+        return names[0] if len(names) == 1 else "", kinds.pop() if len(kinds) == 1 else ""
 
 
 @dataclass(frozen=True)
 class _Metric:
+    """A metric. lines: of its class. function: those of the function that it wraps."""
+
     name: str
     kind: str
-    file: str
-    is_wrapper: bool
+    lines: set[tuple[str, int]]
+    function: set[tuple[str, int]]
+
+
+def _lines_of(*functions: Any) -> set[tuple[str, int]]:
+    """Return the file and the number of each line of functions; none of what is no Python."""
+    found: set[tuple[str, int]] = set()
+    for one in functions:
+        if code := getattr(inspect.unwrap(one), "__code__", None):
+            last = max((line for *_, line in code.co_lines() if line), default=0)
+            numbers = range(code.co_firstlineno, last + 1)
+            found |= {(os.path.normpath(code.co_filename), number) for number in numbers}
+    return found
+
+
+def _is_in(lines: set[tuple[str, int]], frames: Iterable[_Frame]) -> bool:
+    return any((os.path.normpath(file), line) in lines for file, line, _ in frames)
 
 
 def _name_of(path: str) -> str:
@@ -272,38 +327,43 @@ def _is_scope(part: str, name: str) -> bool:
     return part == name or _NUMBERED.sub("", part) == name
 
 
-def _all_models() -> list[Any]:
-    """Return the Keras models of the process, which takes about 30 ms."""
+def _all_of_keras() -> list[list[Any]]:
+    """Return the models, the optimizers and the losses of the process, which takes about 30 ms."""
     keras = sys.modules.get("keras")
     if keras is None:
-        return []
+        return [[], [], []]
+    kinds = keras.Model, keras.optimizers.Optimizer, keras.losses.Loss
     # Not `isinstance`: it asks an object for its class, and a proxy of the user's may raise.
-    return [one for one in gc.get_objects() if issubclass(type(one), keras.Model)]
+    found = [one for one in gc.get_objects() if issubclass(type(one), kinds)]
+    return [[one for one in found if issubclass(type(one), kind)] for kind in kinds]
 
 
-def _inner_optimizer(model: Any) -> Any:
-    """Return the optimizer that updates: the one in Keras' scaling of losses."""
-    optimizer = getattr(model, "optimizer", None)
-    return getattr(optimizer, "inner_optimizer", optimizer)
+def _optimizers_of(model: Any) -> list[Any]:
+    """Return the optimizer that a model is compiled with, and those that are attributes of it."""
+    found = [getattr(model, "optimizer", None)]
+    with fails_open(lambda _: None):
+        kind = sys.modules["keras"].optimizers.Optimizer
+        found += [one for one in vars(model).values() if issubclass(type(one), kind)]
+    return found
 
 
-def _optimizer_of(model: Any) -> tuple[str, str] | None:
-    optimizer = _inner_optimizer(model)
-    name = getattr(optimizer, "name", "")
-    return (str(name), type(optimizer).__name__) if name else None
+def _by_name(optimizers: Iterable[Any]) -> dict[str, Any]:
+    """Return optimizers by their names, those in Keras' scaling of losses; of one name, the one
+    that has updated something."""
+    inner = [getattr(one, "inner_optimizer", one) for one in optimizers]
+    inner.sort(key=lambda one: bool(getattr(one, "built", False)))
+    return {str(one.name): one for one in inner if getattr(one, "name", "")}
 
 
 def _metrics_of(model: Any) -> list[_Metric]:
-    import inspect
-
     found: list[_Metric] = []
     with fails_open(lambda _: None):
         given = [getattr(one, "metrics", None) or [one] for one in getattr(model, "metrics", ())]
         for metric in chain.from_iterable(given):
             function = getattr(metric, "_fn", None)
             kind = getattr(function, "__name__", "") or type(metric).__name__
-            file = os.path.normpath(inspect.getfile(function or type(metric)))
-            found.append(_Metric(metric.name, kind, file, is_wrapper=function is not None))
+            lines = _lines_of(metric.update_state, metric.result)
+            found.append(_Metric(metric.name, kind, lines, _lines_of(function)))
     return found
 
 
@@ -378,7 +438,7 @@ def draws_random(graph: Any) -> bool:
     return True
 
 
-def _users_line(frames: Sequence[tuple[str, int, str]]) -> str:
+def _users_line(frames: Sequence[_Frame]) -> str:
     """Return the innermost line of the user's below Keras' step: of a layer, a loss, a metric."""
     keras = [at for at, frame in enumerate(frames) if frame[0].endswith(_STEP)]
     places = (users_place(*frame) for frame in frames[keras[-1] if keras else 0 :][::-1])

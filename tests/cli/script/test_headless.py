@@ -47,7 +47,7 @@ def test_a_run_without_a_screen_asks_once_for_the_profile_that_is_due(
     monkeypatch.setattr(profiling, "is_due", lambda view: due.pop())
 
     asked = []
-    for now_s in (9.0, 10.0, 15.0, 20.0, 30.0):  # it is judged each 10 s
+    for now_s in (2.0, 3.0, 5.0, 6.0, 9.0):  # it is judged each 3 s
         unseen.look(replace(snapshot, now_s=now_s))
         asked.append([one.request for one in requests.read()])
 

@@ -28,8 +28,8 @@ def view_of(run: Canned) -> RunView:
     return Follower(live=True).follow(run.reader().read(), (), None)
 
 
-def test_a_run_is_profiled_once_compute_has_been_its_limit_for_half_a_minute() -> None:
-    run = training(28.0)
+def test_a_run_is_profiled_once_compute_has_been_its_limit_for_a_while() -> None:
+    run = training(13.0)
     assert not is_due(view_of(run))
     run.lasting(5.0, COMPUTE_BOUND).writer.flush()
     assert is_due(view_of(run))

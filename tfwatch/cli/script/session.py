@@ -43,7 +43,7 @@ _WELL = (0, -signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.S
 _LOOK_S = 0.2
 _FOLLOW_S = 1.0
 #: Seconds between two judgements of a run without a screen.
-_JUDGE_S = 10.0
+_JUDGE_S = 3.0
 #: The end of a script waits so long for the look at its run: its disk may hang.
 _PATIENCE_S = 5.0
 #: Bytes of the output that are printed where no screen shows them any more, and lines of a failure.

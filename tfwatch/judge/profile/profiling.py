@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 IN_COMPUTE = ("compute-bound", "launch-bound", "dense-update")
 
 #: A setting is profiled once it has trained so long, and so many steps.
-_LEAST_S, _LEAST_STEPS = 30.0, 200
+_LEAST_S, _LEAST_STEPS = 15.0, 200
 #: The most that a profile is expected to cost: this share of the steps so far, and of a minute.
 _MOST_SHARE, _MINUTE_S = 0.005, 60.0
 #: What a profile costs at most, milliseconds and a share of each of its steps: with starting,

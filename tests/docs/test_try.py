@@ -27,7 +27,9 @@ def test_the_notebook_finds_the_loss_and_proves_the_gain(tmp_path: Path) -> None
     subprocess.run(command, check=True, capture_output=True, env=environment)
 
     cells = json.loads((tmp_path / "run.ipynb").read_text(encoding="utf-8"))["cells"]
-    slow, _, compared = [text for cell in cells if (text := _output(cell))]
+    outputs = [text for cell in cells if (text := _output(cell))]
+    assert len(outputs) == 3, outputs
+    slow, _, compared = outputs
     before_ms, after_ms = map(float, _STEP_TIMES.findall(compared)[0])
     assert "each step waits" in slow
     assert after_ms < before_ms  # 5 to 12 times less, also beside a load of 20

@@ -125,7 +125,7 @@ async def test_keys_in_quick_succession_reach_the_pane_of_the_first() -> None:
 async def test_a_run_whose_limit_is_compute_is_profiled_once_though_nobody_asked(
     tmp_path: Path,
 ) -> None:
-    run = usual(tmp_path).started().lasting(20.0, COMPUTE_BOUND)
+    run = usual(tmp_path).started().lasting(10.0, COMPUTE_BOUND)
     async with shown(run) as show:
         assert show.control
         assert show.control.profiles == []

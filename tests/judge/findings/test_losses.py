@@ -516,6 +516,12 @@ def on_cpu(types: list[str] | None, **changes: Any) -> Situation:
     return changed(now, manifest=msgspec.structs.replace(now.manifest, machine=machine))
 
 
+def test_the_convolution_that_takes_most_is_named() -> None:
+    longest = msgspec.structs.replace(BY_CHANNEL, took_ms=50.0)
+    (first, *_) = find_losses(on_cpu([], profile=profile_of(CONVOLVES, longest)))
+    assert first.brief.startswith("depthwise (DepthwiseConv2D) and 1 more in float16")
+
+
 @pytest.mark.parametrize(
     ("types", "advice"), [([], "float32: a"), (["bfloat16"], "float32, or bfloat16, which it has:")]
 )

@@ -4,7 +4,7 @@ import msgspec
 
 from tests.judge.profiles import PROFILE
 from tests.judge.step_rows import events_of
-from tfwatch.core.events import EpochStarted, StepProfiled
+from tfwatch.core.events import EpochStarted, OperationTime, StepProfiled
 from tfwatch.judge.profile.step_groups import profile_lines
 from tfwatch.judge.profile.step_parts import newest_profile, step_parts
 
@@ -19,6 +19,17 @@ def test_forward_and_backward_of_a_layer_are_one_part_and_all_parts_sum_to_one()
         ("other", "the shortest operations", 0.5, 0.0),
     ]
     assert sum(one.share for one in parts) == 1.0
+
+
+def test_the_line_of_a_layer_is_that_of_its_forward_pass() -> None:
+    """That of the longer backward pass may be the line of `tape.gradient`."""
+    backward = OperationTime("backward", "wide", "Conv2D", "Conv", 6.0, "train.py:62 in train_step")
+    forward = OperationTime("forward", "wide", "Conv2D", "Conv", 2.0, "train.py:24 in call")
+    places = [
+        step_parts(msgspec.structs.replace(PROFILE, operations=operations))[0].place
+        for operations in ((backward, forward), (backward,))
+    ]
+    assert places == [forward.place, backward.place]
 
 
 def test_the_parts_are_found_once_for_each_profile() -> None:

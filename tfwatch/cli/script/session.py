@@ -42,7 +42,7 @@ _WELL = (0, -signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.S
 #: Seconds between two looks at the script, and at its runs where no screen reads them.
 _LOOK_S = 0.2
 _FOLLOW_S = 1.0
-#: Seconds between two judgements of a run without a screen.
+#: Seconds between two judgements of a run without a screen, of which each takes 5 ms.
 _JUDGE_S = 3.0
 #: The end of a script waits so long for the look at its run: its disk may hang.
 _PATIENCE_S = 5.0

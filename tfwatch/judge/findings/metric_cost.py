@@ -43,7 +43,7 @@ def _compared(now: Situation, name: str) -> int:
     0 where none does.
 
     Keras counts at evenly spaced thresholds in one pass. With a batch of 4 096 on two cores 4 000
-    others took an AUC 48 ms, and any number of evenly spaced ones 0.4.
+    others took an AUC 48 ms, and 50 to 4 000 evenly spaced ones less than 1.
     """
     metrics = now.manifest.model.threshold_metrics if now.manifest.model else []
     return next((one.thresholds for one in metrics if one.name in name.split(", ")), 0)

@@ -106,8 +106,8 @@ class _Sum:
         self.host_ms += one.took_ms if one.on_host else 0.0
         self.first = self.first or one
         # The line of a backward pass may be that of the gradients.
-        is_forward = one.role == "forward" and one.place
-        self.place = one.place if is_forward else self.place or one.place
+        is_line_of_layer = one.role == "forward" and one.place != ""
+        self.place = one.place if is_line_of_layer else self.place or one.place
         self.in_loop = self.in_loop or one.in_loop
         self.kinds[one.kind] = None
 

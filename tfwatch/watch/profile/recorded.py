@@ -47,8 +47,8 @@ _XLA_PLANE = "/host:metadata"
 _OF_DATA = ("Iterator::", "MakeIterator", "PrefetchProduce", "ParallelMapProduce", "Instantiated")
 #: The executor starts operations in these, and runs there those that are too small for an event.
 _EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback")
-#: The longest of them takes less: beside a busy pipeline on two cores 2 of 2 500 took 5.6 ms, two
-#: thirds of the time of all, while their thread waited for a core.
+#: The longest of them takes less: beside a busy pipeline on two cores 2 of 2 500 took 5.6 ms, half
+#: of the time of all, while their thread waited for a core.
 _LONGEST_SMALL_PS = 100_000_000
 #: A function is called in this: a map of the input pipeline in threads of these names.
 _FUNCTION_RUN, _DATA_THREADS = "FunctionRun", "tf_data_"
